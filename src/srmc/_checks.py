@@ -1,0 +1,67 @@
+"""Argument checks whose messages name the argument, the value and what is allowed."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the numbers of `value` can be looked at now, outside any trace."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    above: float = -np.inf,
+    at_least: float = -np.inf,
+    at_most: float = np.inf,
+) -> None:
+    """Refuse a number, or an array of them, that is not finite or out of range."""
+    if not is_concrete(value):
+        return
+    allowed = [
+        text
+        for text, given in (
+            ("finite", True),
+            (f"> {above:g}", above > -np.inf),
+            (f">= {at_least:g}", at_least > -np.inf),
+            (f"<= {at_most:g}", at_most < np.inf),
+        )
+        if given
+    ]
+    try:
+        numbers = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+    inside = (numbers > above) & (numbers >= at_least) & (numbers <= at_most)
+    if not np.all(np.isfinite(numbers) & inside):
+        raise ValueError(f"{name} must be {' and '.join(allowed)}, got {value!r}")
+
+
+def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be >= {at_least}, got {value!r}")
+
+
+def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Refuse a value that is not among the allowed ones."""
+    options = list(allowed)
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+
+
+def check_call(what: str, function: Callable, args: tuple, kwargs: dict) -> None:
+    """Refuse arguments that `function` would not take, and say which ones it takes."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}; it takes {', '.join(signature.parameters)}") from None

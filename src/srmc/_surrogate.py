@@ -1,0 +1,168 @@
+"""The surrogate: the target bent away from what the history has seen.
+
+Both surrogates see the history through the direction `u = A theta` and the strength alpha alone.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from srmc._checks import check_number, check_option
+from srmc._target import LogDensity
+
+PyTree = Any
+
+
+class Surrogate(NamedTuple):
+    """A way to bend a target.
+
+    bend
+        Turns a log density of `x` into one of `(x, u, alpha)`.
+    precondition
+        Turns theta into the direction `u`.
+    value_cost, gradient_cost
+        Gradients of the target that one value, and one value with its gradient, cost.
+        A Hessian-vector product counts as two.
+    carries
+        Whether the target merely moves, by `alpha u`, so that the state can travel with it.
+    """
+
+    bend: Callable[[LogDensity], Callable[[PyTree, PyTree, jax.Array], jax.Array]]
+    precondition: Callable[[PyTree], PyTree]
+    value_cost: int
+    gradient_cost: int
+    carries: bool
+
+
+def move(x: PyTree, scale: jax.typing.ArrayLike, direction: PyTree) -> PyTree:
+    """`x + scale direction`, in the types of `x`."""
+    return jax.tree.map(
+        lambda a, b: a + jnp.asarray(scale, a.dtype) * b.astype(a.dtype), x, direction
+    )
+
+
+def shift(preconditioner: Any = None) -> Surrogate:
+    """The target moved by `alpha A theta`: log pi_theta(x) = log pi(x - alpha A theta).
+
+    It agrees with the tilt to first order in theta, and wholly on a Gaussian; it is always
+    normalised, and needs no Hessian-vector product.
+
+    `preconditioner` is A: a vector for a diagonal one, a matrix, or a function of theta.
+    """
+
+    def bend(logdensity_fn):
+        return lambda x, u, alpha: logdensity_fn(move(x, -alpha, u))
+
+    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, carries=True)
+
+
+def tilt(
+    hvp: str = "forward", *, eps: float = 0.1, central: bool = False, preconditioner: Any = None
+) -> Surrogate:
+    """The paper's surrogate: log pi_theta(x) = log pi(x) - alpha (A theta)·s(x) (eq:score_tilt).
+
+    Its value is exact. Its gradient, s(x) - alpha H u with H the Hessian of log pi, comes from
+
+    - `hvp="forward"`: forward-over-reverse differentiation, exact;
+    - `hvp="finite-difference"`: (s(x + eps u) - s(x)) / eps, or the `central` difference of
+      s(x + eps u / 2) and s(x - eps u / 2) (eq:hessian_approximation);
+    - `hvp="shifted"`: s(x - alpha u) in place of the whole.
+
+    Metropolis-adjusted kernels remain exact with each of them.
+    """
+    check_option("hvp", hvp, ("forward", "finite-difference", "shifted"))
+    check_number("eps", eps, above=0.0)
+    if central and hvp != "finite-difference":
+        raise ValueError(f"central=True needs hvp='finite-difference', got hvp={hvp!r}")
+    rule, cost = _RULES[hvp, bool(central)]
+
+    def bend(logdensity_fn):
+        value_and_score = jax.value_and_grad(logdensity_fn)
+        score = jax.grad(logdensity_fn)
+
+        @jax.custom_jvp
+        def tilted(x, u, alpha):
+            value, s = value_and_score(x)
+            return _finite_or_reject(value - alpha.astype(value.dtype) * optax.tree.vdot(s, u))
+
+        @tilted.defjvp
+        def tilted_jvp(primals, tangents):
+            x, u, alpha = primals
+            x_dot, u_dot, alpha_dot = tangents
+            value, s, gradient = rule(value_and_score, score, x, u, alpha, eps)
+            slope = optax.tree.vdot(s, u)
+            out = _finite_or_reject(value - alpha.astype(value.dtype) * slope)
+            out_dot = (
+                optax.tree.vdot(gradient, x_dot)
+                - alpha.astype(value.dtype) * optax.tree.vdot(s, u_dot)
+                - alpha_dot.astype(value.dtype) * slope
+            )
+            return out, out_dot.astype(out.dtype)
+
+        return tilted
+
+    return Surrogate(bend, _preconditioner(preconditioner), 1, cost, carries=False)
+
+
+def _forward(value_and_score, score, x, u, alpha, eps):
+    (value, s), (_, hessian_u) = jax.jvp(value_and_score, (x,), (u,))
+    return value, s, move(s, -alpha, hessian_u)
+
+
+def _one_sided(value_and_score, score, x, u, alpha, eps):
+    value, s = value_and_score(x)
+    difference = optax.tree.sub(score(move(x, eps, u)), s)
+    return value, s, move(s, -alpha / eps, difference)
+
+
+def _central(value_and_score, score, x, u, alpha, eps):
+    value, s = value_and_score(x)
+    difference = optax.tree.sub(score(move(x, eps / 2, u)), score(move(x, -eps / 2, u)))
+    return value, s, move(s, -alpha / eps, difference)
+
+
+def _shifted(value_and_score, score, x, u, alpha, eps):
+    value, s = value_and_score(x)
+    return value, s, score(move(x, -alpha, u))
+
+
+_RULES = {
+    ("forward", False): (_forward, 2),
+    ("finite-difference", False): (_one_sided, 2),
+    ("finite-difference", True): (_central, 3),
+    ("shifted", False): (_shifted, 2),
+}
+
+
+def _finite_or_reject(value: jax.Array) -> jax.Array:
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def _preconditioner(a: Any) -> Callable[[PyTree], PyTree]:
+    if a is None:
+        return lambda theta: theta
+    if callable(a):
+        return a
+    matrix = jnp.asarray(a)
+    if matrix.ndim > 2:
+        raise ValueError(
+            "preconditioner must be a number, a vector, a matrix or a function of theta, "
+            f"got an array of shape {matrix.shape}"
+        )
+    check_number("preconditioner", matrix)
+
+    def apply(theta):
+        flat, unravel = ravel_pytree(theta)
+        if matrix.ndim and matrix.shape != (flat.size,) * matrix.ndim:
+            raise ValueError(
+                f"preconditioner must have {flat.size} entries a side, as the position has, "
+                f"got shape {matrix.shape}"
+            )
+        a = matrix.astype(flat.dtype)
+        return unravel(a @ flat if matrix.ndim == 2 else a * flat)
+
+    return apply

@@ -1,0 +1,78 @@
+"""The target: a log density on a Euclidean pytree, its score, and checks of where a chain starts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from srmc._checks import is_concrete
+
+PyTree = Any
+LogDensity = Callable[[PyTree], jax.Array]
+
+
+def all_finite(tree: PyTree) -> jax.Array:
+    """Whether every floating-point number of a pytree is finite."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+
+
+def rejecting(logdensity_fn: LogDensity) -> LogDensity:
+    """The same log density, with NaN and +inf turned into -inf, which every kernel rejects."""
+
+    def logdensity(position: PyTree) -> jax.Array:
+        value = logdensity_fn(position)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    return logdensity
+
+
+def as_position(position: PyTree) -> PyTree:
+    """A start as arrays of floats; integers are refused, since a chain could not move on them."""
+    position = jax.tree.map(jnp.asarray, position)
+    leaves = jax.tree.leaves_with_path(position)
+    if not leaves:
+        raise ValueError(f"position must hold at least one number, got {position!r}")
+    for path, leaf in leaves:
+        where = f"position{jax.tree_util.keystr(path)}"
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(
+                f"{where} must be floating point for a continuous kernel, got {leaf.dtype}; "
+                "convert it, or use a sampler for discrete spaces"
+            )
+    return position
+
+
+def check_start(logdensity_fn: LogDensity, position: PyTree) -> None:
+    """Refuse a log density that is not a scalar, or not finite where the chain starts."""
+    out = jax.eval_shape(logdensity_fn, position)
+    shape = getattr(out, "shape", None)
+    if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        found = f"shape {shape} and dtype {out.dtype}" if shape is not None else f"{out!r}"
+        raise ValueError(f"logdensity_fn must return one floating-point number, got {found}")
+    if is_concrete(position):
+        value = logdensity_fn(position)
+        if is_concrete(value) and not jnp.isfinite(value):
+            raise ValueError(
+                f"logdensity_fn must be finite at the start, got {value} at position {position!r}"
+            )
+
+
+def like(name: str, tree: PyTree, position: PyTree) -> PyTree:
+    """A pytree in the structure, the shapes and the types of a position."""
+    if jax.tree.structure(tree) != jax.tree.structure(position):
+        raise ValueError(
+            f"{name} must have the structure of the position, "
+            f"{jax.tree.structure(position)}, got {jax.tree.structure(tree)}"
+        )
+
+    def cast(leaf, model):
+        if jnp.shape(leaf) != model.shape:
+            raise ValueError(
+                f"{name} must have the shape of the position, {model.shape}, "
+                f"got {jnp.shape(leaf)}"
+            )
+        return jnp.asarray(leaf, model.dtype)
+
+    return jax.tree.map(cast, tree, position)
