@@ -1,0 +1,42 @@
+"""Bayesian logistic regression."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._checks import check_count
+from srmc.targets._base import Target
+from srmc.targets._importance import importance_moments
+
+
+def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:
+    """The posterior of the paper's logistic regression on synthetic data (eq:logistic_posterior).
+
+    Rows of the design are N(0, V) with V_ij = 0.5^|i - j|; coefficients, true and a priori, are
+    standard normal.
+    """
+    check_count("num_data", num_data)
+    check_count("dim", dim)
+    rng = np.random.RandomState(seed)  # noqa: NPY002: its stream is frozen, so the data are too
+    i = np.arange(dim)
+    cholesky = np.linalg.cholesky(0.5 ** np.abs(i[:, None] - i))
+    design = rng.standard_normal((num_data, dim)) @ cholesky.T
+    probability = 1 / (1 + np.exp(-design @ rng.standard_normal(dim)))
+    labels = (rng.uniform(size=num_data) < probability).astype(float)
+    return logistic_posterior(
+        "logistic", f"logistic regression on {num_data} synthetic data, {dim} coefficients",
+        design, labels,
+    )
+
+
+def logistic_posterior(name: str, about: str, design: np.ndarray, labels: np.ndarray) -> Target:
+    """The posterior of logistic coefficients, a priori N(0, I), given a design and 0/1 labels."""
+    dim = design.shape[1]
+
+    def logdensity(x):
+        logit = design.astype(x.dtype) @ x
+        return jnp.sum(labels.astype(x.dtype) * logit - jax.nn.softplus(logit)) - 0.5 * x @ x
+
+    return Target(
+        name, about, logdensity, jnp.zeros(dim), lambda: importance_moments(logdensity, dim)
+    )
