@@ -27,6 +27,10 @@ class Calls(NamedTuple):
     def __add__(self, other):
         return Calls(*(a + b for a, b in zip(self, other, strict=True)))
 
+    @property
+    def loops(self) -> bool:
+        return self.values_a_round + self.gradients_a_round > 0
+
     def times(self, n: int) -> "Calls":
         return Calls(*(n * a for a in self))
 

@@ -81,28 +81,30 @@ class Kernel:
             return state._replace(logdensity=logdensity_fn(state.position))
         return state
 
-    def rescore_cost(self, state: Any, value_cost: int, gradient_cost: int) -> int:
-        """What `rescore` costs when a value and a gradient cost this much."""
-        if hasattr(state, "logdensity_grad"):
-            return gradient_cost
-        return value_cost if hasattr(state, "logdensity") else 0
+    def rescore_calls(self, state: Any) -> tuple[int, int]:
+        """How many plain values and how many gradients `rescore` takes."""
+        gradient = hasattr(state, "logdensity_grad")
+        return int(not gradient and hasattr(state, "logdensity")), int(gradient)
 
-    def step_cost(
-        self, rng_key: jax.Array, state: Any, info: Any, value_cost: int, gradient_cost: int
-    ) -> jax.Array:
-        """What a step cost that began at `state` and gave `info`, or -1 if that is unknown."""
+    def step_calls(
+        self, rng_key: jax.Array, state: Any, info: Any
+    ) -> tuple[jax.Array, jax.Array] | None:
+        """How many plain values and gradients the step took that began at `state`.
+
+        None if the kernel takes them in a loop of which `info` does not tell the length.
+        """
         leaves, structure = jax.tree.flatten(state)
         signature = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if signature not in self._calls:
             self._calls[signature] = count_calls(self._build, rng_key, state)
         calls = self._calls[signature]
-        once = calls.values * value_cost + calls.gradients * gradient_cost
-        a_round = calls.values_a_round * value_cost + calls.gradients_a_round * gradient_cost
-        if not a_round:
-            return jnp.asarray(once)
-        if not hasattr(info, "num_integration_steps"):
-            return jnp.asarray(-1)
-        return jnp.asarray(once + a_round * info.num_integration_steps)
+        if calls.loops and not hasattr(info, "num_integration_steps"):
+            return None
+        rounds = info.num_integration_steps if calls.loops else 0
+        return (
+            jnp.asarray(calls.values + calls.values_a_round * rounds),
+            jnp.asarray(calls.gradients + calls.gradients_a_round * rounds),
+        )
 
 
 def _unwrapped(algorithm: Any) -> Any:

@@ -55,8 +55,10 @@ class RepelInfo(NamedTuple):
     exponent
         The exponent scale `alpha |(A theta)·s(X)|`; repellence is mild while it is below 1.
     gradients
-        Gradients of the log density that the step used, a Hessian-vector product as two;
-        -1 if the kernel loops over them and does not report `num_integration_steps`.
+        Evaluations of the score that the step took; -1 if the kernel takes them in a loop and
+        does not report `num_integration_steps`.
+    hvps
+        How many of these were Hessian-vector products, each of which costs another gradient.
     is_finite
         False if the step met a NaN or an infinity: a proposal without a finite density or with
         acceptance probability 0, or a score that was therefore kept out of the history.
@@ -65,6 +67,7 @@ class RepelInfo(NamedTuple):
     inner_info: Any
     exponent: jax.Array
     gradients: jax.Array
+    hvps: jax.Array
     is_finite: jax.Array
 
 
@@ -138,7 +141,6 @@ def repel(
     target = rejecting(logdensity_fn)
     bent = surrogate.bend(target)
     bends = not (plain or moving)  # whether the kernel acts on the surrogate
-    costs = (surrogate.value_cost, surrogate.gradient_cost) if bends else (0, 1)
 
     def when_due(due, function, operand):
         return function(operand) if history_every == 1 else when(due, function, operand)
@@ -162,6 +164,22 @@ def repel(
             strength_state,
         )
 
+    def spent(rng_key, start, info, opens, closes):
+        """Gradients and Hessian-vector products of the step: kernel, re-scoring, history."""
+        calls = kernel.step_calls(rng_key, start, info)
+        if calls is None:
+            return jnp.asarray(-1), jnp.asarray(-1)
+        values, gradients = calls
+        hvps = 0 * gradients
+        if bends:
+            more_values, more_gradients = kernel.rescore_calls(start)
+            values, gradients = values + opens * more_values, gradients + opens * more_gradients
+            hvps = surrogate.gradient_hvps * gradients
+            gradients = (
+                surrogate.value_gradients * values + surrogate.gradient_gradients * gradients
+            )
+        return gradients if plain else gradients + closes, hvps
+
     def rescore(operand):
         inner_state, u, alpha = operand
         return kernel.rescore(lambda x: bent(x, u, alpha), inner_state), u, alpha
@@ -184,7 +202,7 @@ def repel(
             inner_state, _, _ = when_due(opens, rescore, (inner_state, u, alpha))
         start = inner_state
         inner_state, inner_info, is_finite = kernel.step(logdensity, rng_key, start)
-        gradients = kernel.step_cost(rng_key, start, inner_info, *costs)
+        gradients, hvps = spent(rng_key, start, inner_info, opens, closes)
         position = inner_state.position
 
         if plain:
@@ -197,10 +215,6 @@ def repel(
             position, feature, inside = seen
             if moving:
                 position = optax.tree.where(inside, position, base)
-            extra = closes.astype(int)
-            if bends:
-                extra += opens * kernel.rescore_cost(start, *costs)
-            gradients = jnp.where(gradients < 0, gradients, gradients + extra)
 
         valid = inside & all_finite(feature)
         entering = feature
@@ -217,7 +231,7 @@ def repel(
             RepelState(
                 position, theta, next_alpha, state.step + 1, inner_state, feature, strength_state
             ),
-            RepelInfo(inner_info, exponent, gradients, is_finite & valid),
+            RepelInfo(inner_info, exponent, gradients, hvps, is_finite & valid),
         )
 
     return SamplingAlgorithm(init, step)

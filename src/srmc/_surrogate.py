@@ -24,17 +24,18 @@ class Surrogate(NamedTuple):
         Turns a log density of `x` into one of `(x, u, alpha)`.
     precondition
         Turns theta into the direction `u`.
-    value_cost, gradient_cost
-        Gradients of the target that one value, and one value with its gradient, cost.
-        A Hessian-vector product counts as two.
+    value_gradients, gradient_gradients, gradient_hvps
+        Gradients of the target that one value takes, and that one value with its gradient takes;
+        and how many of the latter are Hessian-vector products.
     carries
         Whether the target merely moves, by `alpha u`, so that the state can travel with it.
     """
 
     bend: Callable[[LogDensity], Callable[[PyTree, PyTree, jax.Array], jax.Array]]
     precondition: Callable[[PyTree], PyTree]
-    value_cost: int
-    gradient_cost: int
+    value_gradients: int
+    gradient_gradients: int
+    gradient_hvps: int
     carries: bool
 
 
@@ -57,7 +58,7 @@ def shift(preconditioner: Any = None) -> Surrogate:
     def bend(logdensity_fn):
         return lambda x, u, alpha: logdensity_fn(move(x, -alpha, u))
 
-    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, carries=True)
+    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, 0, carries=True)
 
 
 def tilt(
@@ -105,7 +106,7 @@ def tilt(
 
         return tilted
 
-    return Surrogate(bend, _preconditioner(preconditioner), 1, cost, carries=False)
+    return Surrogate(bend, _preconditioner(preconditioner), 1, *cost, carries=False)
 
 
 def _forward(value_and_score, score, x, u, alpha, eps):
@@ -131,10 +132,10 @@ def _shifted(value_and_score, score, x, u, alpha, eps):
 
 
 _RULES = {
-    ("forward", False): (_forward, 2),
-    ("finite-difference", False): (_one_sided, 2),
-    ("finite-difference", True): (_central, 3),
-    ("shifted", False): (_shifted, 2),
+    ("forward", False): (_forward, (1, 1)),
+    ("finite-difference", False): (_one_sided, (2, 0)),
+    ("finite-difference", True): (_central, (3, 0)),
+    ("shifted", False): (_shifted, (2, 0)),
 }
 
 
