@@ -44,7 +44,7 @@ def count_calls(build: Callable, rng_key: jax.Array, state: Any) -> Calls:
     dtype = getattr(getattr(state, "logdensity", None), "dtype", float)
 
     def srmc_value(x):
-        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x)).astype(dtype)
+        return jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x)), dtype)
 
     def srmc_gradient(x, x_dot):
         return srmc_value(x), srmc_value(x_dot)

@@ -28,7 +28,9 @@ class Kernel:
 
     def __init__(self, algorithm: Callable[..., SamplingAlgorithm], args: tuple, kwargs: dict):
         if not callable(algorithm):
-            raise TypeError(f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}")
+            raise TypeError(
+                f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
+            )
         self.name = _name(algorithm)
         self.travels = any(_unwrapped(algorithm) is traveller for traveller in _TRAVELLERS)
         signed = getattr(algorithm, "differentiable", algorithm)

@@ -1,4 +1,4 @@
-"""The paper's samplers by name; each takes every keyword of `repel`, and alpha=0 is the plain one."""
+"""The paper's samplers by name; each takes the keywords of `repel`; alpha=0 is the plain one."""
 
 from typing import Any
 

@@ -120,9 +120,7 @@ def guarded(
 
     def init():
         start = rise(jnp.zeros((), int))
-        return start, GuardState(
-            jnp.zeros(size), jnp.zeros((), int), start, jnp.zeros((), bool)
-        )
+        return start, GuardState(jnp.zeros(size), jnp.zeros((), int), start, jnp.zeros((), bool))
 
     def update(state, step, gamma, exponent):
         window = state.window.at[(step - 1) % size].set(exponent)

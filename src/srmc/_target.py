@@ -1,4 +1,4 @@
-"""The target: a log density on a Euclidean pytree, its score, and checks of where a chain starts."""
+"""The target: a log density on a Euclidean pytree, and checks of where a chain starts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,17 +61,14 @@ def check_start(logdensity_fn: LogDensity, position: PyTree) -> None:
 
 def like(name: str, tree: PyTree, position: PyTree) -> PyTree:
     """A pytree in the structure, the shapes and the types of a position."""
-    if jax.tree.structure(tree) != jax.tree.structure(position):
-        raise ValueError(
-            f"{name} must have the structure of the position, "
-            f"{jax.tree.structure(position)}, got {jax.tree.structure(tree)}"
-        )
+    expected, given = (str(jax.tree.structure(t)) for t in (position, tree))
+    if expected != given:
+        raise ValueError(f"{name} must have the structure of the position, {expected}, got {given}")
 
     def cast(leaf, model):
         if jnp.shape(leaf) != model.shape:
             raise ValueError(
-                f"{name} must have the shape of the position, {model.shape}, "
-                f"got {jnp.shape(leaf)}"
+                f"{name} must have the shape of the position, {model.shape}, got {jnp.shape(leaf)}"
             )
         return jnp.asarray(leaf, model.dtype)
 

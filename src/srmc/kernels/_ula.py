@@ -38,6 +38,4 @@ def keep_finite(state: Any, new_state: Any) -> tuple[Any, UnadjustedInfo]:
 
 
 def as_top_level_api(logdensity_fn: LogDensity, step_size: float) -> SamplingAlgorithm:
-    return build_sampling_algorithm(
-        build_kernel(), init, logdensity_fn, kernel_args=(step_size,)
-    )
+    return build_sampling_algorithm(build_kernel(), init, logdensity_fn, kernel_args=(step_size,))

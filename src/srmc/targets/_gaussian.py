@@ -30,9 +30,7 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
     )
 
 
-def mixture(
-    weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1.0)
-) -> Target:
+def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1.0)) -> Target:
     """A mixture of isotropic Gaussians; the default is the trap of figure 1 of the paper."""
     w, mu, sd = (np.asarray(a, float) for a in (weights, means, scales))
     check_number("weights", w, above=0.0)

@@ -17,15 +17,17 @@ def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:
     """
     check_count("num_data", num_data)
     check_count("dim", dim)
-    rng = np.random.RandomState(seed)  # noqa: NPY002: its stream is frozen, so the data are too
+    rng = np.random.RandomState(seed)  # its stream is frozen, so the data never change
     i = np.arange(dim)
     cholesky = np.linalg.cholesky(0.5 ** np.abs(i[:, None] - i))
     design = rng.standard_normal((num_data, dim)) @ cholesky.T
     probability = 1 / (1 + np.exp(-design @ rng.standard_normal(dim)))
     labels = (rng.uniform(size=num_data) < probability).astype(float)
     return logistic_posterior(
-        "logistic", f"logistic regression on {num_data} synthetic data, {dim} coefficients",
-        design, labels,
+        "logistic",
+        f"logistic regression on {num_data} synthetic data, {dim} coefficients",
+        design,
+        labels,
     )
 
 

@@ -1,0 +1,153 @@
+"""What a person looks at after a run: a table and a picture, repelled beside the base kernel."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from srmc._run import Run
+from srmc.metrics import batch_means_error
+from srmc.targets import Moments
+
+PyTree = Any
+_LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
+
+
+def coordinates(tree: PyTree, leading: int = 0) -> dict[str, np.ndarray]:
+    """The entries of a pytree by name, such as `theta_raw[3]`; a bare array is called x."""
+    named = {}
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        name = ".".join(str(getattr(p, "key", getattr(p, "idx", p))) for p in path) or "x"
+        leaf = np.asarray(leaf)
+        for index in np.ndindex(leaf.shape[leading:]):
+            label = f"{name}[{','.join(map(str, index))}]" if index else name
+            named[label] = leaf[(slice(None),) * leading + index]
+    return named
+
+
+def summarize(run: Run) -> dict[str, Any]:
+    """Mean, sd and batch-means error of each coordinate, and what the run cost."""
+    stats = run.stats
+    return {
+        "mean": {k: float(x.mean()) for k, x in coordinates(run.draws, 2).items()},
+        "sd": {k: float(x.std()) for k, x in coordinates(run.draws, 2).items()},
+        "error": {k: float(x) for k, x in coordinates(batch_means_error(run.draws)).items()},
+        "steps": int(stats["gradients"].shape[1]),
+        "acceptance_rate": float(np.nanmean(stats["acceptance_rate"])),
+        "gradients": int(stats["gradients"].sum(dtype=np.int64)),
+        "hvps": int(stats["hvps"].sum(dtype=np.int64)),
+        "non_finite_steps": int((~stats["is_finite"]).sum()),
+        "last_alpha": float(stats["alpha"][:, -1].mean()),
+        "largest_exponent": float(stats["exponent"].max()),
+    }
+
+
+def table(base: dict, repelled: dict, truth: Moments | None, most: int = 12) -> Table:
+    """Both summaries side by side, with the true means where they are known."""
+    out = Table(box=SIMPLE_HEAD, title="Means, with their batch-means errors", **_LEFT)
+    out.add_column("")
+    true_mean = coordinates(truth.mean) if truth is not None else {}
+    for column in [*(["truth"] if true_mean else []), *("base", "sd", "repelled", "sd")]:
+        out.add_column(column, justify="right", no_wrap=True)
+    names = list(base["mean"])
+    for name in names[:most]:
+        row = [name] + ([f"{true_mean[name]:.4g}"] if true_mean else [])
+        for side in (base, repelled):
+            row += [f"{side['mean'][name]:.4g} ± {side['error'][name]:.1g}"]
+            row += [f"{side['sd'][name]:.3g}"]
+        out.add_row(*row)
+    out.caption = "A repelled run makes up for its past, which batch means do not see."
+    if len(names) > most:
+        out.caption += f"\n{len(names) - most} more coordinates are in summary.json."
+    return out
+
+
+def cost_table(base: dict, repelled: dict, truth: Moments | None) -> Table:
+    """What each run took, and how far its means are from the truth."""
+    out = Table(box=SIMPLE_HEAD, title="The two runs", **_LEFT)
+    for column in ("", "base", "repelled"):
+        out.add_column(column, justify="right" if column else "left")
+    rows = {
+        "steps a chain": "steps",
+        "acceptance": "acceptance_rate",
+        "gradients": "gradients",
+        "of them Hessian-vector products": "hvps",
+        "non-finite steps": "non_finite_steps",
+        "seconds, compilation included": "seconds",
+        "alpha at the end": "last_alpha",
+        "largest exponent scale": "largest_exponent",
+    }
+    for label, key in rows.items():
+        values = [side[key] for side in (base, repelled)]
+        out.add_row(label, *(f"{v:,}" if isinstance(v, int) else f"{v:.3g}" for v in values))
+    if truth is not None:
+        off = [f"{_distance(side, truth):.2g}" for side in (base, repelled)]
+        out.add_row("means off the truth, in sd (root mean square)", *off)
+    return out
+
+
+def _distance(summary: dict, truth: Moments) -> float:
+    mean, variance = coordinates(truth.mean), coordinates(truth.variance)
+    squares = [(summary["mean"][k] - mean[k]) ** 2 / variance[k] for k in mean]
+    return float(np.sqrt(np.mean(squares)))
+
+
+def overhead_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench overhead`."""
+    out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX (quartiles over repeats)", **_LEFT)
+    for column in ("", "µs a step", "ratio", "quartiles", "compile", "ratio"):
+        out.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for row in rows:
+        low, high = row["ratio_quartiles"]
+        out.add_row(
+            f"{row['kernel']}, {row['variant']}",
+            f"{row['microseconds_a_step']:.0f}",
+            f"{row['ratio']:.2f}",
+            f"{low:.2f}, {high:.2f}",
+            f"{row['compile_seconds']:.1f} s",
+            f"{row['compile_ratio']:.2f}",
+        )
+    return out
+
+
+def plot(base: Run, repelled: Run, truth: Moments | None, path: Path, title: str) -> None:
+    """Trace, running mean and history of both runs, as a PNG."""
+    sides = {"base": (base, "0.55"), "repelled": (repelled, "C3")}
+    draws = {side: coordinates(run.draws, 2) for side, (run, _) in sides.items()}
+    true_mean = coordinates(truth.mean) if truth is not None else {}
+    names = list(draws["base"])[:3]
+    fig, axes = plt.subplots(
+        len(names) + 1, 2, figsize=(11, 2.3 * (len(names) + 1)), layout="constrained", squeeze=False
+    )
+    for (trace, running), name in zip(axes, names, strict=False):
+        for side, (_, colour) in sides.items():
+            x = draws[side][name]
+            steps = 1 + np.arange(x.shape[1])
+            trace.plot(steps, x[0], color=colour, lw=0.5, label=side)
+            mean = np.cumsum(x.mean(axis=0)) / steps
+            running.plot(steps, mean, color=colour, lw=1.2, label=side)
+        trace.set(ylabel=name, title="trace of the first chain" if name == names[0] else "")
+        running.set(title="running mean over all chains" if name == names[0] else "")
+        settled = np.concatenate([line.get_ydata()[len(steps) // 10 :] for line in running.lines])
+        if name in true_mean:
+            running.axhline(true_mean[name], color="k", lw=0.8, ls=":", label="truth")
+            settled = np.append(settled, true_mean[name])
+        middle, half = (settled.max() + settled.min()) / 2, np.ptp(settled) * 0.6 + 1e-12
+        running.set_ylim(middle - half, middle + half)
+    axes[0, 1].legend(loc="best", fontsize="small")
+    for axis, key, label in zip(
+        axes[-1], ("theta_norm", "exponent"), ("|theta|", "exponent scale α|Aθ·s|"), strict=True
+    ):
+        series = repelled.stats[key].mean(axis=0)
+        axis.semilogy(1 + np.arange(len(series)), np.maximum(series, 1e-12), color="C3", lw=0.8)
+        axis.set(xlabel="step", ylabel=label)
+    fig.suptitle(title)
+    fig.savefig(path, dpi=110)
+    plt.close(fig)

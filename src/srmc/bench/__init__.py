@@ -1,0 +1,1 @@
+"""Comparisons with other libraries, each a command: `srmc bench NAME`."""

@@ -1,0 +1,94 @@
+"""What repelling costs: time a step and time to compile, beside BlackJAX's kernel, in one run."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import srmc
+
+
+def overhead(
+    num_data: int = 1000,
+    dim: int = 50,
+    num_chains: int = 16,
+    num_steps: int = 400,
+    repeats: int = 15,
+    on_progress: Callable[..., None] = lambda *args: None,
+) -> list[dict[str, Any]]:
+    """Rows with seconds a step (median over repeats, taken in turn) and seconds to compile.
+
+    `ratio` divides each repeat's time by BlackJAX's of the same round; its quartiles go along.
+    """
+    logp = srmc.targets.logistic(num_data, dim).logdensity_fn
+    metric = jnp.ones(dim)
+    moving = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "moving"}
+    fixed = moving | {"frame": "fixed"}
+    tilted = {"alpha": 1.0, "surrogate": srmc.tilt()}
+    families = {
+        "hmc": {
+            "blackjax": blackjax.hmc(logp, 0.02, metric, 10),
+            "moving shift": srmc.hmc(logp, 0.02, 10, metric, **moving),
+            "fixed shift": srmc.hmc(logp, 0.02, 10, metric, **fixed),
+            "tilt": srmc.hmc(logp, 0.02, 10, metric, **tilted),
+        },
+        "mala": {
+            "blackjax": blackjax.mala(logp, 0.002),
+            "moving shift": srmc.mala(logp, 0.002, **moving),
+            "moving shift, every 5": srmc.mala(logp, 0.002, history_every=5, **moving),
+            "fixed shift": srmc.mala(logp, 0.002, **fixed),
+            "fixed shift, every 5": srmc.mala(logp, 0.002, history_every=5, **fixed),
+            "tilt": srmc.mala(logp, 0.002, **tilted),
+        },
+        "nuts": {
+            "blackjax": blackjax.nuts(logp, 0.1, metric),
+            "moving shift": srmc.nuts(logp, 0.1, metric, **moving),
+        },
+    }
+    rows = []
+    for done, (family, algorithms) in enumerate(families.items()):
+        on_progress("overhead", done, len(families), family)
+        compiled = {name: _compile(a, dim, num_chains, num_steps) for name, a in algorithms.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in algorithms}
+        for _ in range(repeats):
+            for name, (run, states, _) in compiled.items():
+                began = time.perf_counter()
+                jax.block_until_ready(run(states, jax.random.key(0)))
+                seconds[name].append((time.perf_counter() - began) / num_steps)
+        base = np.array(seconds["blackjax"])
+        for name, (_, _, compile_seconds) in compiled.items():
+            ratio = np.array(seconds[name]) / base
+            rows.append(
+                {
+                    "kernel": family,
+                    "variant": name,
+                    "microseconds_a_step": 1e6 * float(np.median(seconds[name])),
+                    "ratio": float(np.median(ratio)),
+                    "ratio_quartiles": [float(q) for q in np.quantile(ratio, [0.25, 0.75])],
+                    "compile_seconds": compile_seconds,
+                    "compile_ratio": compile_seconds / compiled["blackjax"][2],
+                }
+            )
+    on_progress("overhead", len(families), len(families), "")
+    return rows
+
+
+def _compile(algorithm, dim, num_chains, num_steps):
+    """The compiled run, its first states, and the seconds it took to trace and compile it."""
+
+    def run(states, key):
+        def one(states, n):
+            keys = jax.random.split(jax.random.fold_in(key, n), num_chains)
+            states, _ = jax.vmap(algorithm.step)(keys, states)
+            return states, states.position
+
+        return jax.lax.scan(one, states, jnp.arange(num_steps))
+
+    states = jax.vmap(algorithm.init)(jnp.zeros((num_chains, dim)))
+    began = time.perf_counter()
+    compiled = jax.jit(run).lower(states, jax.random.key(0)).compile()
+    return compiled, states, time.perf_counter() - began
