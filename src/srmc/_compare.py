@@ -48,6 +48,9 @@ def compare(
     check_number("alpha", alpha, at_least=0.0)
     if step_size is not None:
         check_number("step_size", step_size, above=0.0)
+    frame = frame or ("moving" if surrogate == "shift" else "fixed")
+    if (surrogate, frame) == ("tilt", "moving"):
+        raise ValueError("frame='moving' needs surrogate='shift'; the tilt has no such frame")
     keys = jax.random.split(jax.random.key(seed), 5)
     start_key, adapt_key, init_key, warm_key, run_key = keys
     extra = max(100, num_warmup // 2)
@@ -89,15 +92,14 @@ def compare(
 
     warm, base, base_seconds = go("base", {"alpha": 0.0})
     options = _tune.repellence(warm.draws, alpha, surrogate)
-    options["frame"] = frame or ("moving" if surrogate == "shift" else "fixed")
-    options["history_every"] = history_every
+    options["frame"], options["history_every"] = frame, history_every
     options["history_axis"] = None if own_histories else _run.CHAINS
     _, repelled, repelled_seconds = go("repelled", options)
 
     gain = options["gain"]
     settings |= {
         "target": target.name,
-        "frame": options["frame"],
+        "frame": frame,
         "step_size": parameters["step_size"],
         "gain": {"rho": gain.rho, "scale": gain.scale, "delay": gain.delay},
     }

@@ -117,7 +117,7 @@ def overhead(
 ) -> None:
     """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
     with _progress() as show:
-        size = {"num_steps": 50, "repeats": 3} if quick else {}
+        size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
         rows = bench_overhead.overhead(**size, on_progress=show)
     console.print(_report.overhead_table(rows))
     if out is not None:

@@ -34,7 +34,8 @@ def build_kernel():
     """dx = p dt, dp = (s(x) - friction p) dt + sqrt(2 friction) dW.
 
     A step kicks by half a force, drifts half way, lets the friction and the noise act for the
-    whole step (exactly), drifts half way, and kicks by half the new force.
+    whole step (exactly), drifts half way, and kicks by half the new force. Where that ends in
+    something not finite, the chain stays and turns round.
     """
 
     def kernel(rng_key, state, logdensity_fn, step_size, friction):
@@ -52,7 +53,9 @@ def build_kernel():
         position = kick(position, momentum)
         logdensity, gradient = jax.value_and_grad(logdensity_fn)(position)
         momentum = kick(momentum, gradient)
-        return keep_finite(state, ULDState(position, momentum, logdensity, gradient))
+        moved = ULDState(position, momentum, logdensity, gradient)
+        bounced = state._replace(momentum=optax.tree.scale(-1, state.momentum))
+        return keep_finite(bounced, moved)
 
     return kernel
 

@@ -46,7 +46,7 @@ def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1
     mean = w @ mu
 
     def logdensity(x):
-        square = jnp.sum((x - mu) ** 2, axis=1)
+        square = jnp.sum((x[None] - mu) ** 2, axis=1)
         return jax.nn.logsumexp(np.log(w) - dim * np.log(sd) - 0.5 * square / sd**2)
 
     def sample(key):

@@ -1,0 +1,51 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from srmc import _history
+
+
+def test_gain_is_the_formula():
+    gamma = srmc.gain(rho=0.6, scale=0.1, delay=2)
+    assert float(gamma(3)) == pytest.approx(0.1 * 5**-0.6, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rho": 0.5}, "rho must be finite and > 0.5 and <= 1, got 0.5"),
+        ({"rho": 1.1}, "rho"),
+        ({"rho": np.nan}, "rho"),
+        ({"scale": -1.0}, "scale must be finite and >= 0"),
+        ({"delay": -0.1}, "delay"),
+    ],
+)
+def test_bad_gains_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        srmc.gain(**options)
+
+
+def test_update_of_a_pytree():
+    theta = {"a": jnp.zeros(()), "b": jnp.ones(2)}
+    feature = {"a": jnp.ones(()), "b": jnp.zeros(2)}
+    out = _history.update(theta, feature, jnp.asarray(0.25), jnp.asarray(True))
+    np.testing.assert_allclose(out["a"], 0.25)
+    np.testing.assert_allclose(out["b"], 0.75)
+
+
+def test_an_invalid_feature_has_no_say():
+    theta = jnp.ones(2)
+    bad = jnp.array([jnp.nan, jnp.inf])
+    out = _history.update(theta, bad, jnp.asarray(0.25), jnp.asarray(False))
+    np.testing.assert_array_equal(out, theta)
+
+
+def test_a_shared_update_without_any_valid_chain_changes_nothing():
+    update = jax.vmap(
+        lambda t, f: _history.update(t, f, jnp.asarray(0.5), jnp.asarray(False), "c"),
+        axis_name="c",
+    )
+    out = update(jnp.ones((3, 2)), jnp.full((3, 2), jnp.nan))
+    np.testing.assert_array_equal(out, np.ones((3, 2)))

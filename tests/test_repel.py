@@ -1,0 +1,401 @@
+"""Algorithm 1 around every kernel: the invariants of the design, exactly or from replicates."""
+
+import functools
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from conftest import (
+    ADJUSTED,
+    BASES,
+    KERNELS,
+    MEAN,
+    MODES,
+    SHAPES,
+    VARIANCE,
+    chain,
+    log_gamma,
+    log_gamma_tree,
+    short_chain,
+)
+
+START = np.array([0.3, 1.0])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("precision", [32, 64])
+def test_alpha_zero_and_the_moving_base_chain_are_the_base_kernel_bit_for_bit(name, precision):
+    with jax.enable_x64(precision == 64):
+        key, start = jax.random.key(1), jnp.asarray(START)
+        _, expected = chain(BASES[name](log_gamma), key, start, 300, lambda s, i: s.position)
+        plain = KERNELS[name](log_gamma, alpha=0.0)
+        _, draws = chain(plain, key, start, 300, lambda s, i: s.position)
+        np.testing.assert_array_equal(draws, expected)
+        moving = KERNELS[name](
+            log_gamma, alpha=5.0, gain=srmc.gain(0.8, delay=9), **MODES["shift-moving"]
+        )
+        _, (draws, base) = chain(
+            moving, key, start, 300, lambda s, i: (s.position, s.inner_state.position)
+        )
+        np.testing.assert_array_equal(base, expected)
+        assert np.abs(np.asarray(draws - base)).max() > 0.01
+
+
+EXACT = {
+    "tilt-forward": srmc.tilt(),
+    "tilt-finite-difference": srmc.tilt("finite-difference", eps=0.5),
+    "tilt-central": srmc.tilt("finite-difference", eps=0.5, central=True),
+    "tilt-shifted": srmc.tilt("shifted"),
+    "shift": srmc.shift(),
+}
+ALPHA, THETA = 2.0, np.array([0.3, -0.4])
+
+
+def exact_draws(surrogate, key, n):
+    """Draws of pi_theta: a tilted log-gamma is log-gamma with another rate, a shifted one moves."""
+    logs = np.log(np.asarray(jax.random.gamma(key, SHAPES, (n, 2))))
+    v = ALPHA * THETA
+    return logs + v if surrogate == "shift" else logs - np.log(1 - v)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("surrogate", EXACT)
+@pytest.mark.parametrize("name", ADJUSTED)
+def test_adjusted_kernels_leave_the_surrogate_invariant(name, surrogate):
+    """Independent chains that start in pi_theta are in pi_theta after some steps."""
+    n, steps = 20_000, 12
+    algorithm = KERNELS[name](
+        log_gamma,
+        alpha=ALPHA,
+        surrogate=EXACT[surrogate],
+        frame="fixed",
+        gain=srmc.gain(scale=0.0),
+    )
+
+    @jax.jit
+    @jax.vmap
+    def run(key, x):
+        init_key, run_key = jax.random.split(key)
+        state = algorithm.init(x, init_key, THETA)
+        one = lambda state, key: (algorithm.step(key, state)[0], None)
+        state, _ = jax.lax.scan(one, state, jax.random.split(run_key, steps))
+        return state.position
+
+    key = jax.random.key(2)
+    starts = exact_draws(surrogate, jax.random.fold_in(key, 0), n)
+    ends = np.asarray(run(jax.random.split(key, n), starts))
+    v = ALPHA * THETA
+    mean = MEAN + v if surrogate == "shift" else MEAN - np.log(1 - v)
+    assert np.mean(np.any(ends != np.asarray(starts), axis=1)) > 0.9
+    for power in (1, 2, 3):
+        errors = (ends - mean) ** power - np.mean((np.asarray(starts) - mean) ** power, axis=0)
+        z = errors.mean(axis=0) / (errors.std(axis=0) * np.sqrt(2 / n))
+        assert np.all(np.abs(z) < 5), (power, z)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_invariance_test_has_power():
+    """The plain kernel, which leaves pi alone, moves the same draws away from pi_theta."""
+    n = 20_000
+    starts = exact_draws("tilt", jax.random.key(0), n)
+    step = jax.jit(jax.vmap(lambda k, x: chain(BASES["mala"](log_gamma), k, x, 12, lambda *_: 0)))
+    ends, _ = step(jax.random.split(jax.random.key(1), n), starts)
+    moved = np.asarray(ends.position).mean(axis=0) - np.asarray(starts).mean(axis=0)
+    assert np.all(np.abs(moved) > 10 * np.sqrt(2 * VARIANCE / n))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_long_runs_find_the_mean_and_forget(name, mode):
+    chains, steps = 64, 3000
+    algorithm = KERNELS[name](
+        log_gamma,
+        alpha=srmc.gain_limited(0.5, top_eigenvalue=4.0),
+        gain=srmc.gain(0.8, scale=0.3, delay=20),
+        history_average=True,
+        **MODES[mode],
+    )
+    run = jax.vmap(
+        lambda key, x: chain(algorithm, key, x, steps, lambda s, i: (s.position, s.theta))
+    )
+    starts = jnp.log(jax.random.gamma(jax.random.key(5), SHAPES, (chains, 2)))
+    _, (draws, theta) = run(jax.random.split(jax.random.key(3), chains), starts)
+    means = np.asarray(draws)[:, steps // 5 :].mean(axis=1)
+    z = (means.mean(axis=0) - MEAN) / (means.std(axis=0, ddof=1) / np.sqrt(chains))
+    bias = 0.02 if name in ("ula", "uld") else 0.0  # of their discretization, at these steps
+    margin = 4.5 + bias / (means.std(axis=0, ddof=1) / np.sqrt(chains))
+    assert np.all(np.abs(z) < margin), (means.mean(axis=0), MEAN, z)
+    size = np.sqrt(np.mean(np.asarray(theta) ** 2, axis=(0, 2)))
+    assert size[-100:].mean() < 0.5 * size[20:120].mean()
+
+
+@pytest.mark.parametrize("precision", [32, 64])
+@pytest.mark.parametrize("structure", ["array", "pytree"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_grid_under_jit_and_vmap(name, mode, structure, precision):
+    with jax.enable_x64(precision == 64):
+        dtype = jnp.float64 if precision == 64 else jnp.float32
+        x = jnp.ones((5, 2), dtype)
+        logp = log_gamma
+        if structure == "pytree":
+            x, logp = {"a": x[:, 0], "b": x[:, 1:]}, log_gamma_tree
+        algorithm = KERNELS[name](logp, alpha=0.5, **MODES[mode])
+        keys = jax.random.split(jax.random.key(0), 5)
+        run = jax.vmap(lambda k, x: short_chain(algorithm, k, x, 20, lambda s, i: (s.position, i)))
+        state, (draws, info) = run(keys, x)
+        for tree in (state.position, state.theta, draws):
+            assert jax.tree.structure(tree) == jax.tree.structure(x)
+            for leaf in jax.tree.leaves(tree):
+                assert leaf.dtype == dtype
+                assert np.all(np.isfinite(leaf))
+        assert all(np.ptp(leaf) > 0 for leaf in jax.tree.leaves(draws))
+        assert all(np.all(leaf != 0) for leaf in jax.tree.leaves(state.theta))
+        assert np.all(np.asarray(info.gradients) > 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_nan_region_is_survived_and_counted(name, mode):
+    def broken(x):
+        return jnp.where(x[0] < 0.2, jnp.nan, log_gamma(x))
+
+    algorithm = KERNELS[name](broken, alpha=0.3, **MODES[mode])
+    state, (draws, finite) = short_chain(
+        algorithm, jax.random.key(0), jnp.ones(2), 400, lambda s, i: (s.position, i.is_finite)
+    )
+    assert np.all(np.isfinite(draws))
+    assert np.all(np.isfinite(state.theta))
+    assert np.sum(~np.asarray(finite)) > 5
+    if mode != "shift-fixed":  # whose surrogate has its edge elsewhere
+        assert np.all(draws[:, 0] >= 0.2)
+        assert len(np.unique(draws[200:, 0])) > 20  # the chain moves on
+
+
+def test_an_infinite_density_is_refused_too():
+    spike = lambda x: jnp.where(x[0] < 0.2, jnp.inf, log_gamma(x))
+    _, draws = short_chain(
+        srmc.mh(spike, 0.8), jax.random.key(0), jnp.ones(2), 200, lambda s, i: s.position
+    )
+    assert np.all(draws[:, 0] >= 0.2)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["rmh", "mala", "nuts"])
+def test_the_log_density_is_traced_a_fixed_number_of_times(name, mode, every):
+    traces = 0
+
+    def counted(x):
+        nonlocal traces
+        traces += 1
+        return log_gamma(x)
+
+    algorithm = KERNELS[name](counted, alpha=0.5, history_every=every, **MODES[mode])
+    state = algorithm.init(jnp.ones(2))
+    step = jax.jit(algorithm.step)
+    state, _ = step(jax.random.key(0), state)
+    after_one, theta = traces, state.theta
+    for n in range(20):
+        state, _ = step(jax.random.key(n), state)
+    assert traces == after_one <= 12
+    assert np.any(state.theta != theta)
+
+
+def test_the_paper_s_loop_blows_up_on_its_gaussian_and_the_moving_frame_does_not():
+    """SR-HMC as printed (L = 10, step 0.2, gamma_n = (n + 1)^-0.6), alpha = 2."""
+    logp = srmc.targets.gaussian().logdensity_fn
+    start = srmc.targets.gaussian().sample(jax.random.key(3))
+    for options, stable in (
+        ({"alpha": 2.0}, False),
+        ({"alpha": srmc.gain_limited(2.0, top_eigenvalue=19.0), **MODES["shift-moving"]}, True),
+    ):
+        algorithm = srmc.hmc(logp, 0.2, 10, **options)
+        _, size = chain(algorithm, jax.random.key(0), start, 500, lambda s, i: jnp.max(s.position))
+        assert bool(np.max(np.abs(size)) < 10) == stable
+
+
+def test_the_history_is_the_paper_s_recursion():
+    algorithm = srmc.mala(log_gamma, 0.25, gain=srmc.gain(1.0))
+    _, (draws, theta) = short_chain(
+        algorithm, jax.random.key(0), jnp.ones(2), 50, lambda s, i: (s.position, s.theta)
+    )
+    scores = np.asarray(jax.vmap(jax.grad(log_gamma))(draws))
+    # With rho = 1 and theta_0 = 0, theta_n is the sum of n scores over n + 1.
+    expected = np.cumsum(scores, axis=0) / (2 + np.arange(50))[:, None]
+    np.testing.assert_allclose(theta, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_history_average_takes_both_ends_of_a_transition():
+    algorithm = srmc.mala(log_gamma, 0.25, gain=srmc.gain(1.0), history_average=True)
+    _, (draws, theta) = short_chain(
+        algorithm, jax.random.key(0), jnp.ones(2), 50, lambda s, i: (s.position, s.theta)
+    )
+    path = jnp.concatenate([jnp.ones((1, 2)), draws])
+    scores = np.asarray(jax.vmap(jax.grad(log_gamma))(path))
+    middles = (scores[1:] + scores[:-1]) / 2
+    expected = np.cumsum(middles, axis=0) / (2 + np.arange(50))[:, None]
+    np.testing.assert_allclose(theta, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_the_surrogate_stands_still_between_updates_of_the_history():
+    algorithm = srmc.hmc(log_gamma, 0.35, 3, history_every=4, alpha=0.5)
+    _, theta = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 12, lambda s, i: s.theta)
+    changes = np.any(np.diff(np.asarray(theta), axis=0, prepend=0) != 0, axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(changes), [3, 7, 11])
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("mode", ["tilt", "shift-fixed"])
+@pytest.mark.parametrize("name", ["mala", "ghmc", "rmh"])
+def test_re_scoring_renews_caches_and_keeps_the_rest(name, mode):
+    algorithm = KERNELS[name](log_gamma, alpha=0.7, history_every=2, **MODES[mode])
+    state = algorithm.init(jnp.ones(2), jax.random.key(1))
+    for n in range(3):  # the third step begins with a new theta, and ends before the next
+        before = state
+        state, _ = algorithm.step(jax.random.key(n), state)
+    bent = MODES[mode]["surrogate"].bend(log_gamma)
+    u = before.theta
+    value, gradient = jax.value_and_grad(bent)(state.inner_state.position, u, before.alpha)
+    np.testing.assert_allclose(state.inner_state.logdensity, value, rtol=1e-12)
+    if name != "rmh":
+        np.testing.assert_allclose(state.inner_state.logdensity_grad, gradient, rtol=1e-12)
+    if name == "ghmc":
+        assert np.any(state.inner_state.momentum != 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_shared_history_is_the_mean_over_chains(mode):
+    algorithm = srmc.mala(log_gamma, 0.25, alpha=0.5, history_axis="chains", **MODES[mode])
+    x = jnp.log(jax.random.gamma(jax.random.key(0), SHAPES, (6, 2)))
+    state = jax.vmap(algorithm.init)(x)
+    step = jax.jit(jax.vmap(algorithm.step, axis_name="chains"))
+    theta = np.zeros(2)
+    for n in range(5):
+        state, _ = step(jax.random.split(jax.random.key(n), 6), state)
+        scores = np.asarray(jax.vmap(jax.grad(log_gamma))(state.position))
+        theta = theta + (n + 2) ** -0.6 * (scores.mean(axis=0) - theta)
+        np.testing.assert_allclose(state.theta, np.tile(theta, (6, 1)), rtol=1e-4, atol=1e-5)
+
+
+def test_a_shared_history_skips_chains_whose_score_is_not_finite():
+    theta = jnp.zeros((3, 2))
+    features = jnp.array([[1.0, 2.0], [jnp.nan, 0.0], [3.0, 4.0]])
+    update = jax.vmap(
+        lambda t, f, ok: srmc._history.update(t, f, jnp.asarray(0.5), ok, "chains"),
+        axis_name="chains",
+    )
+    out = update(theta, features, jnp.array([True, False, True]))
+    np.testing.assert_allclose(out, np.tile([1.0, 1.5], (3, 1)))
+
+
+def test_chains_run_the_same_alone_and_together():
+    algorithm = srmc.mala(log_gamma, 0.25, alpha=0.5, history_every=3, **MODES["shift-fixed"])
+    keys = jax.random.split(jax.random.key(0), 3)
+    run = lambda key: short_chain(algorithm, key, jnp.ones(2), 30, lambda s, i: s.position)[1]
+    together = jax.vmap(run)(keys)
+    for key, draws in zip(keys, together, strict=True):
+        np.testing.assert_allclose(run(key), draws, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+def test_options_may_be_traced():
+    def final(scale, mode):
+        logp = lambda x: log_gamma(x / scale)
+        options = {"tilt": srmc.tilt, "shift": srmc.shift}[mode](preconditioner=scale * jnp.ones(2))
+        algorithm = srmc.mala(
+            logp, 0.2 * scale, alpha=scale / 2, surrogate=options, history_every=2
+        )
+        one = lambda s, k: (algorithm.step(k, s)[0], None)
+        keys = jax.random.split(jax.random.key(0), 20)
+        return jax.lax.scan(one, algorithm.init(jnp.ones(2)), keys)[0].position
+
+    for mode in ("tilt", "shift"):
+        scales = jnp.array([0.5, 1.0])
+        together = jax.jit(jax.vmap(functools.partial(final, mode=mode)))(scales)
+        for scale, position in zip(scales, together, strict=True):
+            np.testing.assert_allclose(final(float(scale), mode), position, rtol=1e-9)
+
+
+def test_wrappers_stack():
+    inner = functools.partial(srmc.repel, blackjax.mala, step_size=0.25, alpha=0.0)
+    outer = srmc.repel(inner, log_gamma, alpha=0.0)
+    key = jax.random.key(0)
+    _, draws = short_chain(outer, key, jnp.ones(2), 20, lambda s, i: s.position)
+    assert np.ptp(draws) > 0
+
+
+def test_frames_default_to_what_suits_the_kernel():
+    hmc = srmc.hmc(log_gamma, 0.35, 3, surrogate=srmc.shift())
+    partial = srmc.repel(
+        functools.partial(blackjax.nuts, step_size=0.3),
+        log_gamma,
+        inverse_mass_matrix=jnp.ones(2),
+        surrogate=srmc.shift(),
+    )
+    for algorithm, moves in [
+        (hmc, True),
+        (partial, True),
+        (srmc.mala(log_gamma, 0.25, surrogate=srmc.shift()), False),
+        (srmc.hmc(log_gamma, 0.35, 3), False),
+    ]:
+        state, _ = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 10, lambda *_: 0)
+        assert bool(np.any(state.position != state.inner_state.position)) == moves
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"alpha": -1.0}, ValueError, "alpha must be finite and >= 0, got -1.0"),
+        ({"alpha": np.nan}, ValueError, "alpha"),
+        ({"alpha": "strong"}, TypeError, "alpha must be a number, got 'strong'"),
+        ({"frame": "still"}, ValueError, "frame must be one of 'fixed', 'moving', got 'still'"),
+        ({"frame": "moving"}, ValueError, r"frame='moving' needs surrogate=srmc.shift"),
+        ({"surrogate": "tilt"}, TypeError, r"surrogate must be srmc.tilt\(\)"),
+        ({"gain": 0.5}, TypeError, "gain must be"),
+        ({"history_every": 0}, ValueError, "history_every must be >= 1, got 0"),
+        ({"history_every": 2.5}, TypeError, "history_every must be a whole number"),
+        ({"step_size": 0.0}, ValueError, "step_size must be finite and > 0, got 0.0"),
+        ({"friction": 1.0}, TypeError, "kernel mala.*friction.*it takes.*step_size"),
+    ],
+)
+def test_bad_options_are_named(options, error, words):
+    with pytest.raises(error, match=words):
+        srmc.repel(blackjax.mala, log_gamma, **({"step_size": 0.1} | options))
+
+
+@pytest.mark.parametrize(
+    ("logp", "position", "error", "words"),
+    [
+        (lambda x: x, jnp.ones(2), ValueError, r"logdensity_fn must return one .* shape \(2,\)"),
+        (lambda x: (x.sum(), 0), jnp.ones(2), ValueError, "logdensity_fn must return one"),
+        (lambda x: jnp.nan * x.sum(), jnp.ones(2), ValueError, "finite at the start, got nan"),
+        (lambda x: -jnp.inf * x.sum(), jnp.ones(2), ValueError, "finite at the start, got -inf"),
+        (log_gamma, jnp.ones(2, int), TypeError, "position must be floating point .* got int32"),
+        (log_gamma_tree, {"a": 1.0, "b": [1]}, TypeError, r"position\['b'\]\[0\] must be floating"),
+        (log_gamma, {}, ValueError, "position must hold at least one number"),
+    ],
+)
+def test_bad_starts_are_named(logp, position, error, words):
+    with pytest.raises(error, match=words):
+        srmc.mala(logp, 0.1).init(position)
+
+
+def test_a_history_of_another_shape_is_named():
+    with pytest.raises(ValueError, match=r"theta must have the shape of the position, \(2,\)"):
+        srmc.mala(log_gamma, 0.1).init(jnp.ones(2), theta=jnp.ones(3))
+    with pytest.raises(ValueError, match="theta must have the structure of the position"):
+        srmc.mala(log_gamma, 0.1).init(jnp.ones(2), theta={"a": jnp.ones(2)})
+
+
+def test_what_is_no_kernel_is_named():
+    with pytest.raises(TypeError, match="algorithm must be a BlackJAX algorithm"):
+        srmc.repel("nuts", log_gamma)
+    stateless = lambda f: blackjax.SamplingAlgorithm(lambda x: x, lambda k, s: (s, None))
+    with pytest.raises(TypeError, match="must be a NamedTuple with a field `position`"):
+        srmc.repel(stateless, log_gamma).init(jnp.ones(2))

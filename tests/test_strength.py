@@ -1,0 +1,97 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from conftest import log_gamma, short_chain
+
+
+def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1):
+    """alpha before step 1, ..., after step `steps`, with the exponent scale given."""
+    alpha, state = strength.init()
+    out = [float(alpha)]
+    update = jax.jit(strength.update)
+    for k in range(1, steps + 1):
+        alpha, state = update(
+            state, jnp.asarray(k), jnp.asarray(gamma), jnp.asarray(exponent(k, out[-1]))
+        )
+        out.append(float(alpha))
+    return np.array(out)
+
+
+def test_fixed():
+    np.testing.assert_array_equal(schedule(srmc.fixed(2.0), 3), 2.0)
+
+
+def test_gain_limited_is_the_formula():
+    strength = srmc.gain_limited(3.0, kappa=0.25, top_eigenvalue=2.0)
+    _, state = strength.init()
+    for gamma, expected in ((0.5, 0.25), (0.1, 1.25), (0.01, 3.0)):
+        alpha, _ = strength.update(state, jnp.asarray(1), jnp.asarray(gamma), jnp.asarray(0.0))
+        assert float(alpha) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "leapfrogs", "warmup"), [(10_000, 1, 1000), (100_000, 1, 3000), (5_000, 10, 50)]
+)
+def test_capped_rises_to_its_fraction_and_freezes(num_steps, leapfrogs, warmup):
+    strength = srmc.capped(2.0, num_steps, leapfrogs)
+    alpha = schedule(strength, warmup + 5)
+    assert alpha[0] == 0
+    np.testing.assert_allclose(alpha[warmup:], 1.6, rtol=1e-6)
+    assert np.all(np.diff(alpha[: warmup + 1]) > 0)
+    constant = warmup / 1.6 - warmup / 2.0
+    k = np.arange(1, warmup)
+    np.testing.assert_allclose(alpha[1:warmup], k / (constant + k / 2.0), rtol=1e-5)
+
+
+def test_guarded_is_capped_when_all_is_calm():
+    calm = schedule(srmc.guarded(2.0, 4000), 420)
+    np.testing.assert_allclose(calm, schedule(srmc.capped(2.0, 4000), 420), rtol=1e-6)
+
+
+def test_guarded_freezes_at_the_last_safe_value_after_two_hot_windows():
+    # K_w = 400, so that windows have 20 steps; the scale passes 1 in step 101 and stays.
+    alpha = schedule(srmc.guarded(2.0, 4000), 420, lambda k, a: 2.0 if k > 100 else 0.5)
+    rising = schedule(srmc.capped(2.0, 4000), 420)
+    np.testing.assert_allclose(alpha[:140], rising[:140], rtol=1e-6)
+    np.testing.assert_allclose(alpha[140:], rising[100], rtol=1e-6)
+
+
+def test_guarded_forgives_one_hot_window():
+    alpha = schedule(srmc.guarded(2.0, 4000), 420, lambda k, a: 2.0 if 100 < k <= 120 else 0.5)
+    np.testing.assert_allclose(alpha, schedule(srmc.capped(2.0, 4000), 420), rtol=1e-6)
+
+
+def test_guarded_takes_a_nan_for_hot():
+    alpha = schedule(srmc.guarded(2.0, 4000), 60, lambda k, a: np.nan)
+    assert alpha[-1] == 0
+
+
+@pytest.mark.parametrize(
+    "strength",
+    [srmc.capped(0.1, 200), srmc.guarded(0.1, 200), srmc.gain_limited(0.1), srmc.fixed(0.1)],
+)
+def test_schedules_drive_a_sampler(strength):
+    algorithm = srmc.mala(log_gamma, 0.25, alpha=strength, surrogate=srmc.shift())
+    _, alpha = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 100, lambda s, i: s.alpha)
+    assert np.all(np.isfinite(alpha))
+    assert 0 < float(alpha[-1]) <= 0.1001
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: srmc.fixed(-1.0), ValueError, "alpha must be finite and >= 0"),
+        (lambda: srmc.fixed(np.inf), ValueError, "alpha"),
+        (lambda: srmc.capped(1.0, 0), ValueError, "num_steps must be >= 1"),
+        (lambda: srmc.capped(1.0, 100, fraction=0.0), ValueError, "fraction"),
+        (lambda: srmc.guarded(1.0, 100, threshold=0.0), ValueError, "threshold"),
+        (lambda: srmc.gain_limited(1.0, kappa=0.0), ValueError, "kappa"),
+        (lambda: srmc.gain_limited(1.0, top_eigenvalue=-1.0), ValueError, "top_eigenvalue"),
+    ],
+)
+def test_bad_schedules_are_named(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
