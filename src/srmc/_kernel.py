@@ -42,7 +42,13 @@ class Kernel:
         self._build = lambda logdensity_fn: algorithm(logdensity_fn, *args, **kwargs)
         self._calls: dict[Any, Calls] = {}
 
-    def init(self, logdensity_fn: LogDensity, position: PyTree, rng_key: jax.Array | None) -> Any:
+    def init(
+        self,
+        logdensity_fn: LogDensity,
+        position: PyTree,
+        rng_key: jax.Array | None,
+        needs_gradient: bool = False,
+    ) -> Any:
         """The kernel's state at a position."""
         init = self._build(logdensity_fn).init
         state = init(position) if rng_key is None else init(position, rng_key)
@@ -50,6 +56,11 @@ class Kernel:
             raise TypeError(
                 f"kernel {self.name} cannot be repelled: its state must be a NamedTuple with a "
                 f"field `position`, got {type(state).__name__}"
+            )
+        if needs_gradient and not hasattr(state, "logdensity_grad"):
+            raise ValueError(
+                f"feedback_every must be 1 for kernel {self.name}, which caches no gradient; "
+                "use history_every"
             )
         return jax.tree.map(jnp.asarray, state)
 
