@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint bench clean
 
 demo: .venv/ready
-	$(BIN)/srmc sample eight_schools --kernel nuts --alpha 3 --out demo-output
+	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest -n 2

@@ -80,13 +80,10 @@ def _chain(algorithm, rng_key, position, num_steps, keep):
     return jax.lax.scan(one, state, jax.random.split(run_key, num_steps))
 
 
+# For tests of short chains, where compiling is what takes the time.
+FAST_COMPILE = {"xla_backend_optimization_level": 0}
 chain = jax.jit(_chain, static_argnums=(0, 3, 4))
-# For tests of many short chains, where compiling is what takes the time.
-short_chain = jax.jit(
-    _chain,
-    static_argnums=(0, 3, 4),
-    compiler_options={"xla_backend_optimization_level": 0},
-)
+short_chain = jax.jit(_chain, static_argnums=(0, 3, 4), compiler_options=FAST_COMPILE)
 
 
 @pytest.fixture(autouse=True)

@@ -23,18 +23,18 @@ def test_targets_are_listed():
 
 
 def test_sample_writes_draws_summary_and_plot(tmp_path):
-    out = call("sample", "banana", "--kernel", "hmc", *FAST, "--out", tmp_path / "new")
+    out = call("sample", "banana", "--kernel", "mala", *FAST, "--out", tmp_path / "new")
     assert out.exit_code == 0, out.output
     assert "repelled" in out.output
     assert "gradients" in out.output
     with np.load(tmp_path / "new" / "draws.npz", allow_pickle=False) as draws:
-        assert draws["base/x[0]"].shape == (2, 100)
+        assert draws["base/x"].shape == (2, 100, 2)
         assert draws["repelled/stats/alpha"].shape == (2, 100)
     record = json.loads((tmp_path / "new" / "summary.json").read_text())
     assert record["settings"]["seed"] == 0
-    assert record["settings"]["kernel"] == "hmc"
-    assert record["base"]["gradients"] == 2 * 100 * 10
-    assert record["repelled"]["gradients"] == 2 * 100 * 11
+    assert record["settings"]["kernel"] == "mala"
+    assert record["base"]["gradients"] == 2 * 100
+    assert record["repelled"]["gradients"] in (2 * 100, 2 * 105)  # off or on
     assert set(record["versions"]) == {"srmc", "jax", "blackjax"}
     assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
 
@@ -46,12 +46,12 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
         "initial_position = {'a': 0.0, 'b': jnp.zeros(2)}\n"
         "def logp(x): return -0.5 * (x['a'] ** 2 + jnp.sum(x['b'] ** 2))\n"
     )
-    options = ["--kernel", "mala", "--surrogate", "tilt", "--own-histories", "--x64"]
+    options = ["--kernel", "hmc", "--alpha", "2", "--leapfrogs", "4", "--own-histories", "--x64"]
     out = call("sample", f"{model}:logp", *options, *FAST, "--out", tmp_path)
     assert out.exit_code == 0, out.output
     record = json.loads((tmp_path / "summary.json").read_text())
     assert list(record["base"]["mean"]) == ["a", "b[0]", "b[1]"]
-    assert record["repelled"]["hvps"] > 0
+    assert record["repelled"]["gradients"] == 2 * (400 + 20)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,10 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
         (["banana", "--kernel", "gibs"], "gibs"),
         (["banana", "--chains", "0"], "chains"),
         (["banana", "--alfa", "1"], "alfa"),
-        (["banana", "--surrogate", "tilt", "--frame", "moving"], "frame='moving' needs"),
+        (["banana", "--leapfrogs", "5"], "leapfrogs is for kernel 'hmc' alone"),
+        (["banana", "--seed", "99999999999999999999"], "seed"),
+        (["[/foo]"], "target must be one of"),
+        (["banana", "--alpha", "strong"], "alpha must be a number or auto"),
         (["banana", "--out", "/proc/nothing"], "out must be a folder that can be written"),
     ],
 )

@@ -50,6 +50,7 @@ def hmc(f, **kw):
         (mala, MODES["shift-moving"], 20, 0),
         (mala, MODES["shift-fixed"] | {"history_every": 5}, 14, 0),
         (mala, MODES["shift-moving"] | {"history_every": 5}, 12, 0),
+        (mala, MODES["shift-moving"] | {"feedback_every": 5}, 12, 0),
         (mala, {"surrogate": srmc.tilt()}, 30, 20),
         (mala, {"surrogate": srmc.tilt("finite-difference")}, 50, 0),
         (mala, {"surrogate": srmc.tilt("finite-difference", central=True)}, 70, 0),
@@ -76,6 +77,22 @@ def test_random_walks_take_gradients_for_the_history_alone():
     assert spent(KERNELS["rmh"], {"alpha": 0.0})[0] == 0
     assert spent(KERNELS["rmh"], {"alpha": 0.3} | MODES["shift-fixed"])[0] == 10
     assert spent(KERNELS["rmh"], {"alpha": 0.3} | MODES["tilt"])[0] == 30
+
+
+def test_proposals_in_a_batch_are_all_counted():
+    def multiple_try(logdensity_fn, step_size):
+        base = blackjax.mala(logdensity_fn, step_size)
+
+        def step(key, state):
+            state, info = base.step(key, state)
+            jax.vmap(jax.grad(logdensity_fn))(jnp.stack([state.position] * 4))
+            return state, info
+
+        return blackjax.SamplingAlgorithm(base.init, step)
+
+    algorithm = srmc.repel(multiple_try, log_gamma, step_size=0.1, alpha=0.0)
+    _, info = algorithm.step(jax.random.key(0), algorithm.init(jnp.ones(2)))
+    assert int(info.gradients) == 5
 
 
 def test_a_kernel_that_hides_its_loops_is_reported_as_unknown():

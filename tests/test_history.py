@@ -27,6 +27,17 @@ def test_bad_gains_are_named(options, words):
         srmc.gain(**options)
 
 
+def test_a_gain_that_is_no_number_is_named():
+    with pytest.raises(TypeError, match=r"rho must be a number, got '0\.6'"):
+        srmc.gain(rho="0.6")
+
+
+def test_an_axis_that_does_not_exist_is_named():
+    algorithm = srmc.mala(lambda x: -jnp.sum(x**2), 0.1, history_axis="chains")
+    with pytest.raises(ValueError, match=r"history_axis must name an axis .* got 'chains'"):
+        algorithm.step(jax.random.key(0), algorithm.init(jnp.ones(2)))
+
+
 def test_update_of_a_pytree():
     theta = {"a": jnp.zeros(()), "b": jnp.ones(2)}
     feature = {"a": jnp.ones(()), "b": jnp.zeros(2)}

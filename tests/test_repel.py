@@ -12,6 +12,7 @@ import srmc
 from conftest import (
     ADJUSTED,
     BASES,
+    FAST_COMPILE,
     KERNELS,
     MEAN,
     MODES,
@@ -76,7 +77,7 @@ def test_adjusted_kernels_leave_the_surrogate_invariant(name, surrogate):
         gain=srmc.gain(scale=0.0),
     )
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
     @jax.vmap
     def run(key, x):
         init_key, run_key = jax.random.split(key)
@@ -251,6 +252,49 @@ def test_the_surrogate_stands_still_between_updates_of_the_history():
 
 
 @pytest.mark.usefixtures("x64")
+def test_alpha_stands_still_with_the_surrogate():
+    algorithm = srmc.mala(log_gamma, 0.1, history_every=4, alpha=srmc.capped(1.0, 1000))
+    _, alpha = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 12, lambda s, i: s.alpha)
+    np.testing.assert_array_equal(np.flatnonzero(np.diff(alpha, prepend=0)), [3, 7, 11])
+
+
+@pytest.mark.usefixtures("x64")
+def test_feedback_once_in_a_while_does_what_feedback_at_each_step_does():
+    """On a Gaussian the difference of the scores is known exactly from one look."""
+    logp = lambda x: -0.5 * jnp.sum(x**2)
+    options = {"alpha": 4.0, "surrogate": srmc.shift(), "frame": "moving"}
+    options["gain"] = srmc.gain(0.8, 0.02, 100)
+    run = lambda every: chain(
+        srmc.mala(logp, 0.3, feedback_every=every, **options),
+        jax.random.key(0),
+        jnp.ones(2),
+        400,
+        lambda s, i: (s.position, i.gradients),
+    )[1]
+    (always, full), (seldom, less) = run(1), run(10)
+    assert full.sum() == 800
+    assert less.sum() == 440
+    assert np.max(np.abs(always - seldom)) < 0.25 * np.std(always)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["hmc", "rmh"])
+def test_a_move_that_is_absurd_is_not_made_and_is_forgotten(name):
+    algorithm = KERNELS[name](log_gamma, alpha=1.0, gain=srmc.gain(0.8), **MODES["shift-moving"])
+    state = algorithm.init(jnp.ones(2), jax.random.key(0), theta=jnp.full(2, 50.0))
+    step = jax.jit(algorithm.step)
+    finite = []
+    for n in range(60):
+        state, info = step(jax.random.key(n), state)
+        finite.append(bool(info.is_finite))
+        if not finite[-1]:
+            np.testing.assert_array_equal(state.position, state.inner_state.position)
+    assert not finite[0]
+    assert any(finite[30:])
+    assert np.all(np.abs(state.theta) < 10)
+
+
+@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("mode", ["tilt", "shift-fixed"])
 @pytest.mark.parametrize("name", ["mala", "ghmc", "rmh"])
 def test_re_scoring_renews_caches_and_keeps_the_rest(name, mode):
@@ -322,12 +366,39 @@ def test_options_may_be_traced():
             np.testing.assert_allclose(final(float(scale), mode), position, rtol=1e-9)
 
 
-def test_wrappers_stack():
-    inner = functools.partial(srmc.repel, blackjax.mala, step_size=0.25, alpha=0.0)
-    outer = srmc.repel(inner, log_gamma, alpha=0.0)
-    key = jax.random.key(0)
-    _, draws = short_chain(outer, key, jnp.ones(2), 20, lambda s, i: s.position)
-    assert np.ptp(draws) > 0
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("mode", MODES)
+def test_wrappers_stack(mode):
+    """Repelling a plain wrapper is repelling what it wraps."""
+    wrapped = lambda f, step_size: srmc.mala(f, step_size, alpha=0.0)
+    options = {"step_size": 0.1, "alpha": 0.5, **MODES[mode]}
+    runs = [
+        short_chain(
+            srmc.repel(algorithm, log_gamma, **options),
+            jax.random.key(0),
+            jnp.ones(2),
+            50,
+            lambda s, i: s.position,
+        )[1]
+        for algorithm in (blackjax.mala, wrapped)
+    ]
+    np.testing.assert_allclose(*runs, rtol=1e-10)
+
+
+def test_a_kernel_for_a_likelihood_is_refused():
+    with pytest.raises(ValueError, match="elliptical_slice takes a likelihood's"):
+        srmc.repel(blackjax.elliptical_slice, log_gamma, mean=jnp.zeros(2), cov=jnp.eye(2))
+
+
+def test_alpha_zero_needs_no_gradient():
+    opaque = lambda x: jax.pure_callback(
+        lambda x: np.float32(-0.5 * np.sum(np.square(x))), jax.ShapeDtypeStruct((), "float32"), x
+    )
+    algorithm = srmc.mh(opaque, 0.5, alpha=0.0, history_average=True)
+    state = algorithm.init(jnp.ones(2))
+    for n in range(5):
+        state, _ = algorithm.step(jax.random.key(n), state)
+    np.testing.assert_array_equal(state.theta, 0)
 
 
 def test_frames_default_to_what_suits_the_kernel():
@@ -341,7 +412,8 @@ def test_frames_default_to_what_suits_the_kernel():
     for algorithm, moves in [
         (hmc, True),
         (partial, True),
-        (srmc.mala(log_gamma, 0.25, surrogate=srmc.shift()), False),
+        (srmc.mala(log_gamma, 0.1, surrogate=srmc.shift()), False),
+        (srmc.repel(lambda f: blackjax.mala(f, 0.1), log_gamma, surrogate=srmc.shift()), True),
         (srmc.hmc(log_gamma, 0.35, 3), False),
     ]:
         state, _ = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 10, lambda *_: 0)
@@ -362,6 +434,8 @@ def test_frames_default_to_what_suits_the_kernel():
         ({"history_every": 2.5}, TypeError, "history_every must be a whole number"),
         ({"step_size": 0.0}, ValueError, "step_size must be finite and > 0, got 0.0"),
         ({"friction": 1.0}, TypeError, "kernel mala.*friction.*it takes.*step_size"),
+        ({"history_average": "no"}, TypeError, "history_average must be True or False"),
+        ({"feedback_every": 3}, ValueError, "feedback_every=3 needs frame='moving'"),
     ],
 )
 def test_bad_options_are_named(options, error, words):
@@ -379,6 +453,8 @@ def test_bad_options_are_named(options, error, words):
         (log_gamma, jnp.ones(2, int), TypeError, "position must be floating point .* got int32"),
         (log_gamma_tree, {"a": 1.0, "b": [1]}, TypeError, r"position\['b'\]\[0\] must be floating"),
         (log_gamma, {}, ValueError, "position must hold at least one number"),
+        (3.0, jnp.ones(2), TypeError, "logdensity_fn must be a function of a position, got 3.0"),
+        (lambda x: -jnp.linalg.norm(x), jnp.zeros(2), ValueError, "the gradient of logdensity_fn"),
     ],
 )
 def test_bad_starts_are_named(logp, position, error, words):
@@ -389,8 +465,29 @@ def test_bad_starts_are_named(logp, position, error, words):
 def test_a_history_of_another_shape_is_named():
     with pytest.raises(ValueError, match=r"theta must have the shape of the position, \(2,\)"):
         srmc.mala(log_gamma, 0.1).init(jnp.ones(2), theta=jnp.ones(3))
+    with pytest.raises(ValueError, match="theta must be finite"):
+        srmc.mala(log_gamma, 0.1).init(jnp.ones(2), theta=jnp.array([jnp.nan, 1.0]))
     with pytest.raises(ValueError, match="theta must have the structure of the position"):
         srmc.mala(log_gamma, 0.1).init(jnp.ones(2), theta={"a": jnp.ones(2)})
+
+
+def test_bad_arguments_of_a_kernel_are_named_however_they_are_given():
+    for make in (
+        lambda: srmc.repel(blackjax.mala, log_gamma, -0.1),
+        lambda: srmc.repel(functools.partial(blackjax.mala, step_size=-0.1), log_gamma),
+    ):
+        with pytest.raises(ValueError, match=r"step_size must be finite and > 0, got -0\.1"):
+            make()
+    with pytest.raises(TypeError, match="give its own alpha by position"):
+        srmc.repel(
+            blackjax.ghmc, log_gamma, alpha=1.0, step_size=0.1, momentum_inverse_scale=1.0, delta=1
+        )
+    with pytest.raises(ValueError, match="feedback_every must be 1 for kernel"):
+        srmc.mh(log_gamma, 0.5, feedback_every=2, surrogate=srmc.shift(), frame="moving").init(
+            jnp.ones(2)
+        )
+    with pytest.raises(TypeError, match=r"kernel ghmc needs init\(position, rng_key\)"):
+        srmc.repel(blackjax.ghmc, log_gamma, 0.3, np.ones(2), 0.3, 0.2).init(jnp.ones(2))
 
 
 def test_what_is_no_kernel_is_named():

@@ -7,15 +7,14 @@ import srmc
 from conftest import log_gamma, short_chain
 
 
-def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1):
+def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1, finite=lambda k: True):
     """alpha before step 1, ..., after step `steps`, with the exponent scale given."""
     alpha, state = strength.init()
     out = [float(alpha)]
     update = jax.jit(strength.update)
     for k in range(1, steps + 1):
-        alpha, state = update(
-            state, jnp.asarray(k), jnp.asarray(gamma), jnp.asarray(exponent(k, out[-1]))
-        )
+        seen = srmc.Seen(*map(jnp.asarray, (k, gamma, exponent(k, out[-1]), finite(k))))
+        alpha, state = update(state, seen)
         out.append(float(alpha))
     return np.array(out)
 
@@ -28,7 +27,8 @@ def test_gain_limited_is_the_formula():
     strength = srmc.gain_limited(3.0, kappa=0.25, top_eigenvalue=2.0)
     _, state = strength.init()
     for gamma, expected in ((0.5, 0.25), (0.1, 1.25), (0.01, 3.0)):
-        alpha, _ = strength.update(state, jnp.asarray(1), jnp.asarray(gamma), jnp.asarray(0.0))
+        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True)))
+        alpha, _ = strength.update(state, seen)
         assert float(alpha) == pytest.approx(expected, rel=1e-6)
 
 
@@ -69,6 +69,34 @@ def test_guarded_takes_a_nan_for_hot():
     assert alpha[-1] == 0
 
 
+def test_watched_leaves_a_calm_loop_alone():
+    np.testing.assert_allclose(schedule(srmc.watched(2.0), 50, lambda k, a: 0.5), 2.0, rtol=1e-6)
+
+
+def test_watched_lowers_alpha_while_the_loop_is_hot_and_lets_it_recover():
+    alpha = schedule(srmc.watched(2.0), 800, lambda k, a: 3.0 if k <= 30 else 0.0)
+    assert alpha[30] < 0.2
+    assert np.all(np.diff(alpha[100:]) >= 0)
+    assert alpha[-1] == pytest.approx(2.0, rel=1e-5)
+
+
+def test_watched_takes_what_is_not_finite_for_hot():
+    assert schedule(srmc.watched(2.0), 10, finite=lambda k: False)[-1] < 0.8
+    assert schedule(srmc.watched(2.0), 30, lambda k, a: np.nan)[-1] < 1.0
+
+
+def test_watched_follows_the_schedule_that_it_guards():
+    inner = srmc.capped(2.0, 1000)
+    np.testing.assert_allclose(schedule(srmc.watched(inner), 120), schedule(inner, 120), rtol=1e-6)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+def test_capped_starts_at_zero_and_ends_at_its_fraction(fraction):
+    alpha = schedule(srmc.capped(2.0, 1000, fraction=fraction), 100)
+    assert alpha[0] == 0
+    assert alpha[-1] == pytest.approx(2.0 * fraction, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "strength",
     [srmc.capped(0.1, 200), srmc.guarded(0.1, 200), srmc.gain_limited(0.1), srmc.fixed(0.1)],
@@ -90,6 +118,9 @@ def test_schedules_drive_a_sampler(strength):
         (lambda: srmc.guarded(1.0, 100, threshold=0.0), ValueError, "threshold"),
         (lambda: srmc.gain_limited(1.0, kappa=0.0), ValueError, "kappa"),
         (lambda: srmc.gain_limited(1.0, top_eigenvalue=-1.0), ValueError, "top_eigenvalue"),
+        (lambda: srmc.watched(1.0, limit=0.0), ValueError, "limit"),
+        (lambda: srmc.watched(1.0, memory=0.5), ValueError, "memory"),
+        (lambda: srmc.fixed([1.0, 2.0]), TypeError, "alpha must be a number, got"),
     ],
 )
 def test_bad_schedules_are_named(make, error, words):

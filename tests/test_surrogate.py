@@ -108,6 +108,8 @@ def test_a_score_that_is_not_finite_means_reject():
         (lambda: srmc.tilt("backward"), "hvp must be one of 'forward', .* got 'backward'"),
         (lambda: srmc.tilt("finite-difference", eps=0.0), "eps must be finite and > 0"),
         (lambda: srmc.tilt(central=True), "central=True needs hvp='finite-difference'"),
+        (lambda: srmc.tilt(eps=0.5), "eps=0.5 needs hvp='finite-difference'"),
+        (lambda: srmc.shift(preconditioner=-1.0), "preconditioner must be finite and >= 0"),
         (lambda: srmc.shift(preconditioner=np.ones((2, 2, 2))), "preconditioner must be"),
         (lambda: srmc.shift(preconditioner=np.array([1.0, np.nan])), "preconditioner must be"),
         (

@@ -20,10 +20,13 @@ def check_number(
     above: float = -np.inf,
     at_least: float = -np.inf,
     at_most: float = np.inf,
+    scalar: bool = True,
 ) -> None:
-    """Refuse a number, or an array of them, that is not finite or out of range."""
+    """Refuse a number, or an array of them if not `scalar`, that is not finite or out of range."""
     if not is_concrete(value):
         return
+    if isinstance(value, str) or (scalar and np.ndim(value) > 0):
+        raise TypeError(f"{name} must be a number, got {value!r}")
     allowed = [
         text
         for text, given in (
@@ -58,10 +61,14 @@ def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
 
 
-def check_call(what: str, function: Callable, args: tuple, kwargs: dict) -> None:
-    """Refuse arguments that `function` would not take, and say which ones it takes."""
+def check_call(what: str, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """Refuse arguments that `function` would not take; return those that it takes, by name."""
     signature = inspect.signature(function)
     try:
-        signature.bind(*args, **kwargs)
+        return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise TypeError(f"{what}: {error}; it takes {', '.join(signature.parameters)}") from None
+        hint = ""
+        if "alpha" in signature.parameters and "'alpha'" in str(error):
+            hint = "; give its own alpha by position, or with functools.partial"
+        takes = ", ".join(signature.parameters)
+        raise TypeError(f"{what}: {error}; it takes {takes}{hint}") from None

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from srmc import _run, _tune
 from srmc._checks import check_number, check_option
@@ -13,7 +14,7 @@ from srmc.targets import Target
 
 
 class Comparison(NamedTuple):
-    """Both runs, the seconds they took, and all that is needed to repeat them."""
+    """Both runs, the seconds they took, and the settings that repeat them."""
 
     base: _run.Run
     repelled: _run.Run
@@ -25,83 +26,81 @@ def compare(
     target: Target,
     *,
     kernel: str = "nuts",
-    alpha: float = 3.0,
+    alpha: float | str = "auto",
     num_chains: int = 4,
     num_warmup: int = 1000,
     num_steps: int = 1000,
     seed: int = 0,
     step_size: float | None = None,
-    leapfrogs: int = 10,
-    surrogate: str = "shift",
-    frame: str | None = None,
-    history_every: int = 1,
+    leapfrogs: int | None = None,
     own_histories: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> Comparison:
-    """Adapt a kernel, then run it plain and repelled from where adaptation left off.
-
-    Each run begins with half a warm-up more, which is not kept: the plain one is measured on it,
-    the repelled one warms its history up.
-    """
-    settings = {k: v for k, v in locals().items() if k not in ("target", "on_progress")}
+    """Warm a kernel up, then run it plain and repelled from where the warm-up left off."""
+    record = {k: v for k, v in locals().items() if k not in ("target", "on_progress")}
     check_option("kernel", kernel, _tune.RECIPES)
-    check_number("alpha", alpha, at_least=0.0)
+    if isinstance(alpha, str):
+        check_option("alpha", alpha, ("auto",))
+    else:
+        check_number("alpha", alpha, at_least=0.0)
     if step_size is not None:
         check_number("step_size", step_size, above=0.0)
-    frame = frame or ("moving" if surrogate == "shift" else "fixed")
-    if (surrogate, frame) == ("tilt", "moving"):
-        raise ValueError("frame='moving' needs surrogate='shift'; the tilt has no such frame")
-    keys = jax.random.split(jax.random.key(seed), 5)
-    start_key, adapt_key, init_key, warm_key, run_key = keys
-    extra = max(100, num_warmup // 2)
+    if leapfrogs is not None and kernel != "hmc":
+        raise ValueError(f"leapfrogs is for kernel 'hmc' alone, got {kernel!r}")
+    logdensity_fn = target.logdensity_fn
+    keys = jax.random.split(jax.random.key(seed), 4)
+    start_key, warm_key, init_key, run_key = keys
 
-    on_progress("adapting", 0, num_warmup)
-    positions = _run.scatter(target.logdensity_fn, start_key, target.position, num_chains)
-    positions, parameters = _tune.adapt(
-        kernel,
-        target.logdensity_fn,
-        adapt_key,
-        positions,
-        num_warmup,
-        **({"num_integration_steps": leapfrogs} if kernel == "hmc" else {}),
-    )
-    on_progress("adapting", num_warmup, num_warmup)
+    on_progress("warm-up", 0, num_warmup)
+    positions = _run.scatter(logdensity_fn, start_key, target.position, num_chains)
+    fixed = {"num_integration_steps": leapfrogs or 10} if kernel == "hmc" else {}
+    warmup = _tune.adapt(kernel, logdensity_fn, warm_key, positions, num_warmup, **fixed)
+    loop, options = _tune.tune(kernel, warmup, num_steps, alpha=alpha, shared=not own_histories)
+    parameters = warmup.parameters
     if step_size is not None:
         parameters["step_size"] = step_size
+    _, unravel = ravel_pytree(target.position)
+    theta = jax.vmap(unravel)(loop.theta)
+    on_progress("warm-up", num_warmup, num_warmup)
 
     def go(side, options):
-        algorithm = _tune.RECIPES[kernel].build(target.logdensity_fn, **parameters, **options)
-        states = jax.vmap(algorithm.init)(positions, jax.random.split(init_key, num_chains))
+        algorithm = _tune.RECIPES[kernel].build(logdensity_fn, **parameters, **options)
+        init_keys = jax.random.split(init_key, num_chains)
+        states = jax.vmap(algorithm.init)(warmup.positions, init_keys, theta)
 
         def show(done, stats):
             remark = f"acceptance {np.nanmean(stats['acceptance_rate']):.2f}"
             remark += f", alpha {stats['alpha'][-1].mean():.2g}"
-            on_progress(side, done, extra + num_steps, remark)
+            on_progress(side, done, num_steps, remark)
 
-        on_progress(side, 0, extra + num_steps)
+        on_progress(side, 0, num_steps)
         began = time.perf_counter()
-        warm = _run.run(algorithm, warm_key, states, extra, on_chunk=show)
-        run = _run.run(
-            algorithm,
-            run_key,
-            warm.states,
-            num_steps,
-            on_chunk=lambda done, stats: show(extra + done, stats),
-        )
-        return warm, run, time.perf_counter() - began
+        run = _run.run(algorithm, run_key, states, num_steps, on_chunk=show)
+        return run, time.perf_counter() - began
 
-    warm, base, base_seconds = go("base", {"alpha": 0.0})
-    options = _tune.repellence(warm.draws, alpha, surrogate)
-    options["frame"], options["history_every"] = frame, history_every
-    options["history_axis"] = None if own_histories else _run.CHAINS
-    _, repelled, repelled_seconds = go("repelled", options)
-
-    gain = options["gain"]
-    settings |= {
+    base, base_seconds = go("base", {"alpha": 0.0})
+    if base.interrupted:
+        raise KeyboardInterrupt
+    if alpha == 0 or (alpha == "auto" and not _tune.is_worthwhile(loop)):
+        options = {"alpha": 0.0}
+    repelled, repelled_seconds = go("repelled", options)
+    if repelled.interrupted:
+        base = _cut(base, repelled.stats["alpha"].shape[1])
+    record |= {
         "target": target.name,
-        "frame": frame,
-        "step_size": parameters["step_size"],
-        "gain": {"rho": gain.rho, "scale": gain.scale, "delay": gain.delay},
+        "step_size": float(parameters["step_size"]),
+        "measured": {
+            "loop_rate": float(loop.rate),
+            "slowest_autocorrelation_time": float(loop.time.max()),
+            "top_eigenvalue": float(loop.top_eigenvalue),
+            "explained": float(loop.explained),
+            "predicted_ratio": float(loop.ratio),
+        },
     }
     seconds = {"base": base_seconds, "repelled": repelled_seconds}
-    return Comparison(base, repelled, seconds, settings)
+    return Comparison(base, repelled, seconds, record)
+
+
+def _cut(run: _run.Run, length: int) -> _run.Run:
+    draws, stats = jax.tree.map(lambda x: x[:, :length], (run.draws, run.stats))
+    return run._replace(draws=draws, stats=stats)

@@ -1,7 +1,8 @@
 """What a kernel spends: calls of its log density, found in the kernel's own trace.
 
-A stand-in log density leaves marks in the jaxpr of one step, so that the count holds for any
-kernel, and costs the user's log density nothing.
+A stand-in log density leaves marks in the jaxpr of one step, so that the count needs nothing of
+the kernel but its trace, and costs the user's log density nothing. Of a conditional the costlier
+branch counts.
 """
 
 from collections.abc import Callable
@@ -58,18 +59,20 @@ def count_calls(build: Callable, rng_key: jax.Array, state: Any) -> Calls:
         out, _ = jax.jit(srmc_gradient)(primals[0], primals[0])
         return out, srmc_value(tangents[0])
 
-    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr)
+    one = jax.tree.leaves(state.position)[0].size
+    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, one)
 
 
-def _calls(jaxpr: Jaxpr) -> Calls:
+def _calls(jaxpr: Jaxpr, one: int) -> Calls:
+    """The calls in a jaxpr; `one` is the size of the first leaf of a position, unbatched."""
     total = Calls()
     for eqn in jaxpr.eqns:
         name = eqn.params.get("name")
-        inner = [_calls(sub) for sub in _subjaxprs(eqn.params)]
+        inner = [_calls(sub, one) for sub in _subjaxprs(eqn.params)]
         if name == _VALUE:
-            total += Calls(values=1)
+            total += Calls(values=_size(eqn.invars[0]) // one)
         elif name == _GRADIENT:
-            total += Calls(gradients=1)
+            total += Calls(gradients=_size(eqn.invars[0]) // one)
         elif eqn.primitive.name == "cond":
             total += Calls(*map(max, zip(*inner, strict=True)))
         elif eqn.primitive.name == "scan":
@@ -79,6 +82,10 @@ def _calls(jaxpr: Jaxpr) -> Calls:
         else:
             total += sum(inner, Calls())
     return total
+
+
+def _size(variable: Any) -> int:
+    return variable.aval.size
 
 
 def _subjaxprs(params: dict):

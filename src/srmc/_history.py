@@ -47,7 +47,12 @@ def update(
     feature = jax.tree.map(lambda f: jnp.where(valid, f, 0), feature)
     if axis is not None:
         share = jnp.asarray(valid, float)
-        count = jnp.maximum(jax.lax.psum(share, axis), 1)
+        try:
+            count = jnp.maximum(jax.lax.psum(share, axis), 1)
+        except NameError:
+            raise ValueError(
+                f"history_axis must name an axis of a vmap around step, got {axis!r}"
+            ) from None
         feature = jax.tree.map(lambda f: jax.lax.psum(f, axis) / count.astype(f.dtype), feature)
         valid = jax.lax.pmax(share, axis) > 0
     gamma = jnp.where(valid, gamma, 0)

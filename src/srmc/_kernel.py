@@ -1,26 +1,34 @@
 """The base kernel: any BlackJAX algorithm, seen as a function of a target that may move."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import blackjax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
 
+from srmc import kernels
 from srmc._checks import check_call, check_count, check_number
 from srmc._cost import Calls, count_calls
 from srmc._target import LogDensity, all_finite
 
 PyTree = Any
 
-# Kernels whose moves are so long that they cannot follow a target that moves under them.
-_TRAVELLERS = (
-    *(blackjax.hmc, blackjax.mhmc, blackjax.dhmc, blackjax.dmhmc, blackjax.rmhmc, blackjax.nuts),
-    *(blackjax.mclmc, blackjax.adjusted_mclmc, blackjax.adjusted_mclmc_dynamic),
+# Kernels with steps so short that they can follow a target that moves under them.
+_LOCAL = (
+    *(blackjax.rmh, blackjax.irmh, blackjax.mala, blackjax.barker, blackjax.ghmc),
+    *(blackjax.additive_step_random_walk, blackjax.additive_step_random_walk.normal_random_walk),
+    *(kernels.ula, kernels.uld),
 )
+# Kernels whose log density is that of the likelihood alone, so that its score is not centred.
+_PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
+# Kernels that take gradients in loops other than those that `num_integration_steps` counts.
+_UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)
 
 
 class Kernel:
@@ -31,14 +39,22 @@ class Kernel:
             raise TypeError(
                 f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
             )
+        while isinstance(algorithm, functools.partial):
+            args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
+            algorithm = algorithm.func
         self.name = _name(algorithm)
-        self.travels = any(_unwrapped(algorithm) is traveller for traveller in _TRAVELLERS)
+        if _is_one_of(algorithm, _PARTIAL_TARGET):
+            raise ValueError(
+                f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
+            )
+        self.is_local = _is_one_of(algorithm, _LOCAL)
+        self._counted = not _is_one_of(algorithm, _UNCOUNTED)
         signed = getattr(algorithm, "differentiable", algorithm)
-        check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
-        if kwargs.get("step_size") is not None:
-            check_number("step_size", kwargs["step_size"], above=0.0)
-        if isinstance(kwargs.get("num_integration_steps"), int):
-            check_count("num_integration_steps", kwargs["num_integration_steps"])
+        given = check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
+        if given.get("step_size") is not None:
+            check_number("step_size", given["step_size"], above=0.0)
+        if isinstance(given.get("num_integration_steps"), int | np.integer):
+            check_count("num_integration_steps", given["num_integration_steps"])
         self._build = lambda logdensity_fn: algorithm(logdensity_fn, *args, **kwargs)
         self._calls: dict[Any, Calls] = {}
 
@@ -51,7 +67,13 @@ class Kernel:
     ) -> Any:
         """The kernel's state at a position."""
         init = self._build(logdensity_fn).init
-        state = init(position) if rng_key is None else init(position, rng_key)
+        takes_key = len(inspect.signature(init).parameters) > 1
+        try:
+            state = init(position, rng_key) if takes_key and rng_key is not None else init(position)
+        except TypeError as error:
+            if rng_key is None and takes_key:
+                raise TypeError(f"kernel {self.name} needs init(position, rng_key)") from error
+            raise
         if not (hasattr(state, "_replace") and hasattr(state, "position")):
             raise TypeError(
                 f"kernel {self.name} cannot be repelled: its state must be a NamedTuple with a "
@@ -73,6 +95,7 @@ class Kernel:
         that is cached about it.
         """
         new, info = self._build(logdensity_fn).step(rng_key, state)
+        new = jax.tree.map(jnp.asarray, new)
         at_position = [name for name in new._fields if _belongs_to_position(name)]
         moved = all_finite([getattr(new, name) for name in at_position])
         kept = {
@@ -92,10 +115,14 @@ class Kernel:
             return state._replace(logdensity=value, logdensity_grad=gradient)
         if hasattr(state, "logdensity"):
             return state._replace(logdensity=logdensity_fn(state.position))
+        if hasattr(state, "inner_state"):
+            return state._replace(inner_state=self.rescore(logdensity_fn, state.inner_state))
         return state
 
     def rescore_calls(self, state: Any) -> tuple[int, int]:
         """How many plain values and how many gradients `rescore` takes."""
+        if not hasattr(state, "logdensity") and hasattr(state, "inner_state"):
+            return self.rescore_calls(state.inner_state)
         gradient = hasattr(state, "logdensity_grad")
         return int(not gradient and hasattr(state, "logdensity")), int(gradient)
 
@@ -111,7 +138,7 @@ class Kernel:
         if signature not in self._calls:
             self._calls[signature] = count_calls(self._build, rng_key, state)
         calls = self._calls[signature]
-        if calls.loops and not hasattr(info, "num_integration_steps"):
+        if calls.loops and not (self._counted and hasattr(info, "num_integration_steps")):
             return None
         rounds = info.num_integration_steps if calls.loops else 0
         return (
@@ -120,12 +147,11 @@ class Kernel:
         )
 
 
-def _unwrapped(algorithm: Any) -> Any:
-    return _unwrapped(algorithm.func) if isinstance(algorithm, functools.partial) else algorithm
+def _is_one_of(algorithm: Any, family: tuple) -> bool:
+    return any(algorithm is member for member in family)
 
 
 def _name(algorithm: Any) -> str:
-    algorithm = _unwrapped(algorithm)
     for name in blackjax.__all__:
         if getattr(blackjax, name) is algorithm:
             return name

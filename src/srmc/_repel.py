@@ -11,7 +11,7 @@ from blackjax.base import SamplingAlgorithm
 from srmc import _history
 from srmc._checks import check_count, check_option, is_concrete
 from srmc._kernel import Kernel
-from srmc._strength import Strength, as_strength
+from srmc._strength import Seen, Strength, as_strength
 from srmc._surrogate import Surrogate, move, tilt
 from srmc._target import LogDensity, all_finite, as_position, check_start, like, rejecting
 from srmc._when import when
@@ -37,6 +37,8 @@ class RepelState(NamedTuple):
     feedback
         The score of the draw minus the score of the base chain, when both were seen last; it
         stays 0 unless `feedback_every` is more than 1.
+    is_inside
+        In the moving frame, whether the move was found acceptable when it was looked at last.
     strength_state
         What the schedule of alpha carries.
     """
@@ -48,6 +50,7 @@ class RepelState(NamedTuple):
     inner_state: Any
     feature: PyTree
     feedback: PyTree
+    is_inside: jax.Array
     strength_state: Any
 
 
@@ -64,8 +67,11 @@ class RepelInfo(NamedTuple):
     hvps
         How many of these were Hessian-vector products, each of which costs another gradient.
     is_finite
-        False if the step met a NaN or an infinity: a proposal without a finite density or with
-        acceptance probability 0, or a score that was therefore kept out of the history.
+        False if the step met a NaN or an infinity: a proposal without a finite density, or whose
+        acceptance probability is 0 in floating point (most kernels do not tell the two apart), a
+        move that was not made (see `frame`), or a score that was kept out of the history.
+    is_hot
+        True if a watched strength lowered alpha at this step.
     """
 
     inner_info: Any
@@ -73,6 +79,7 @@ class RepelInfo(NamedTuple):
     gradients: jax.Array
     hvps: jax.Array
     is_finite: jax.Array
+    is_hot: jax.Array
 
 
 def repel(
@@ -94,9 +101,10 @@ def repel(
     Parameters
     ----------
     algorithm
-        A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density that
-        returns a `blackjax.SamplingAlgorithm`. Its state is a NamedTuple with `position`; what
-        it caches of the target is called `logdensity` and `logdensity_grad`.
+        A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density (the whole
+        of it, not a likelihood) that returns a `blackjax.SamplingAlgorithm`. Its state is a
+        NamedTuple with `position`; what it caches of the target is called `logdensity` and
+        `logdensity_grad`.
     logdensity_fn
         The log density of the target, up to a constant.
     *args, **kwargs
@@ -111,7 +119,9 @@ def repel(
     frame
         "fixed": the chain stays where it is when the target moves, as in the paper. "moving",
         for `shift` alone: it moves along; the base chain is then the plain one, whatever alpha
-        is. The default is "moving" where a shift meets HMC, NUTS or MCLMC, else "fixed".
+        is. A move that is found to cost more than 10 + d in log density is not made, and counts
+        as not finite; moves are looked at when the history is. The default is "fixed" for a tilt
+        and for kernels with short steps (random walks, Langevin, Barker), else "moving".
     history_every
         Update the history, and so the surrogate, once in so many steps.
     history_average
@@ -134,50 +144,56 @@ def repel(
     if not isinstance(surrogate, Surrogate):
         raise TypeError(f"surrogate must be srmc.tilt() or srmc.shift(), got {surrogate!r}")
     if frame is None:
-        frame = "moving" if surrogate.carries and kernel.travels else "fixed"
+        frame = "fixed" if kernel.is_local or not surrogate.carries else "moving"
     check_option("frame", frame, ("fixed", "moving"))
     if frame == "moving" and not surrogate.carries:
         raise ValueError("frame='moving' needs surrogate=srmc.shift(); the tilt has no such frame")
+    moving = frame == "moving"
     if gain is None:
         gain = _history.gain()
     elif not callable(gain):
         raise TypeError(f"gain must be srmc.gain(...) or a function of n, got {gain!r}")
-    check_count("history_every", history_every)
+    if is_concrete(history_every):
+        check_count("history_every", history_every)
     check_count("feedback_every", feedback_every)
-    if feedback_every > 1 and (frame != "moving" or history_every > 1):
+    each_step = is_concrete(history_every) and history_every == 1
+    if feedback_every > 1 and not (moving and each_step):
         raise ValueError(
             f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
             f"got {frame!r} and {history_every}"
         )
+    if not isinstance(history_average, bool):
+        raise TypeError(f"history_average must be True or False, got {history_average!r}")
     strength = as_strength(alpha)
     plain = not isinstance(alpha, Strength) and is_concrete(alpha) and float(alpha) == 0.0
-    moving = frame == "moving"
 
     target = rejecting(logdensity_fn)
     bent = surrogate.bend(target)
     bends = not (plain or moving)  # whether the kernel acts on the surrogate
 
     def when_due(due, function, operand):
-        always = history_every == feedback_every == 1
+        always = each_step and feedback_every == 1
         return function(operand) if always else when(due, function, operand)
 
     def init(position, rng_key=None, theta=None):
         position = as_position(position)
-        check_start(logdensity_fn, position)
+        check_start(logdensity_fn, position, with_score=not plain)
         zeros = optax.tree.zeros_like(position)
-        feature = zeros
-        if history_average:
-            score = jax.grad(target)(position)
-            feature = optax.tree.where(all_finite(score), score, zeros)
+        inner_state = kernel.init(target, position, rng_key, needs_gradient=feedback_every > 1)
+        feature = getattr(inner_state, "logdensity_grad", zeros)
+        if history_average and not plain:
+            feature = jax.grad(target)(position)
+        feature = optax.tree.where(all_finite(feature), feature, zeros)
         first_alpha, strength_state = strength.init()
         return RepelState(
             position,
             zeros if theta is None else like("theta", theta, position),
             first_alpha,
             jnp.zeros((), int),
-            kernel.init(target, position, rng_key, needs_gradient=feedback_every > 1),
+            inner_state,
             feature,
             zeros,
+            jnp.ones((), bool),
             strength_state,
         )
 
@@ -201,10 +217,10 @@ def repel(
         inner_state, u, alpha = operand
         return kernel.rescore(lambda x: bent(x, u, alpha), inner_state), u, alpha
 
-    def observe(operand):
-        position, _, _ = operand
+    def look(operand):
+        position, floor, _, _ = operand
         value, score = jax.value_and_grad(target)(position)
-        return position, score, jnp.isfinite(value)
+        return position, floor, score, jnp.isfinite(value) & (value > floor)
 
     def step(rng_key, state):
         # The surrogate stands still from one update of the history to the next.
@@ -225,31 +241,42 @@ def repel(
 
         if plain:
             feature = getattr(inner_state, "logdensity_grad", state.feature)
-            inside = jnp.ones((), bool)
+            inside = state.is_inside
         else:
-            base = position
-            position = move(base, alpha, u) if moving else base
-            seen = when_due(looks, observe, (position, state.feature, jnp.ones((), bool)))
-            position, feature, inside = seen
+            base, floor = position, -jnp.inf
+            if moving:
+                position = move(base, alpha, u)
+                floor = getattr(inner_state, "logdensity", floor) - 10 - optax.tree.size(base)
+            unseen = (position, jnp.asarray(floor), state.feature, state.is_inside)
+            position, _, feature, inside = when_due(looks, look, unseen)
             if moving:
                 position = optax.tree.where(inside, position, base)
+                # The draw that is kept in place of a refused one is what the history sees.
+                kept = getattr(inner_state, "logdensity_grad", optax.tree.zeros_like(base))
             if feedback_every > 1:
-                cached = inner_state.logdensity_grad
-                fresh = optax.tree.sub(feature, cached)
+                fresh = optax.tree.sub(feature, kept)
                 feedback = optax.tree.where(looks & all_finite(fresh), fresh, feedback)
-                feature = optax.tree.add(cached, feedback)
+                feature = optax.tree.add(kept, feedback)
+            if moving:
+                feature = optax.tree.where(inside, feature, kept)
 
-        valid = inside & all_finite(feature)
+        valid = all_finite(feature) & (inside | moving)
+        learns = closes & valid
+        if plain and not hasattr(inner_state, "logdensity_grad"):
+            learns = jnp.zeros((), bool)
         entering = feature
         if history_average:
             entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
         gamma = gain(jnp.maximum(updates, 1))
-        theta = _history.update(theta, entering, gamma, closes & valid, history_axis)
+        theta = _history.update(theta, entering, gamma, learns, history_axis)
         feature = optax.tree.where(valid, feature, state.feature)
         exponent = alpha * jnp.abs(optax.tree.vdot(surrogate.precondition(theta), feature))
+        is_finite &= valid & inside
         next_alpha, strength_state = strength.update(
-            state.strength_state, state.step + 1, gamma, exponent
+            state.strength_state, Seen(state.step + 1, gamma, exponent, valid & inside)
         )
+        next_alpha = jnp.where(closes, next_alpha, alpha)
+        is_hot = getattr(strength_state, "is_hot", jnp.zeros((), bool))
         return (
             RepelState(
                 position,
@@ -259,9 +286,10 @@ def repel(
                 inner_state,
                 feature,
                 feedback,
+                inside,
                 strength_state,
             ),
-            RepelInfo(inner_info, exponent, gradients, hvps, is_finite & valid),
+            RepelInfo(inner_info, exponent, gradients, hvps, is_finite, is_hot),
         )
 
     return SamplingAlgorithm(init, step)

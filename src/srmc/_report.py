@@ -20,12 +20,18 @@ PyTree = Any
 _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
+def leaves(tree: PyTree) -> dict[str, np.ndarray]:
+    """The arrays of a pytree by name; a bare array is called x."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator=".") or "x": np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(tree)
+    }
+
+
 def coordinates(tree: PyTree, leading: int = 0) -> dict[str, np.ndarray]:
-    """The entries of a pytree by name, such as `theta_raw[3]`; a bare array is called x."""
+    """The entries of a pytree by name, such as `theta_raw[3]`."""
     named = {}
-    for path, leaf in jax.tree.leaves_with_path(tree):
-        name = ".".join(str(getattr(p, "key", getattr(p, "idx", p))) for p in path) or "x"
-        leaf = np.asarray(leaf)
+    for name, leaf in leaves(tree).items():
         for index in np.ndindex(leaf.shape[leading:]):
             label = f"{name}[{','.join(map(str, index))}]" if index else name
             named[label] = leaf[(slice(None),) * leading + index]
@@ -79,7 +85,7 @@ def cost_table(base: dict, repelled: dict, truth: Moments | None) -> Table:
         "acceptance": "acceptance_rate",
         "gradients": "gradients",
         "of them Hessian-vector products": "hvps",
-        "non-finite steps": "non_finite_steps",
+        "steps with something not finite": "non_finite_steps",
         "seconds, compilation included": "seconds",
         "alpha at the end": "last_alpha",
         "largest exponent scale": "largest_exponent",
@@ -102,7 +108,7 @@ def _distance(summary: dict, truth: Moments) -> float:
 def overhead_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench overhead`."""
     out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX (quartiles over repeats)", **_LEFT)
-    for column in ("", "µs a step", "ratio", "quartiles", "compile", "ratio"):
+    for column in ("", "µs/step", "ratio", "quartiles", "compile", "ratio"):
         out.add_column(column, justify="right" if column else "left", no_wrap=True)
     for row in rows:
         low, high = row["ratio_quartiles"]

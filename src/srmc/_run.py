@@ -23,6 +23,7 @@ class Run(NamedTuple):
     draws: PyTree
     stats: dict[str, np.ndarray]
     states: Any
+    interrupted: bool
 
 
 def run(
@@ -54,19 +55,22 @@ def run(
 
         return jax.lax.scan(one, states, steps)
 
-    kept = []
+    kept: list[PyTree] = []
+    interrupted = False
     try:
         for start in range(0, num_steps, chunk):
             steps = jnp.arange(start, min(start + chunk, num_steps))
-            states, out = advance(states, steps)
-            kept.append(jax.tree.map(np.asarray, out))
+            following, out = advance(states, steps)
+            out = jax.tree.map(np.asarray, out)
+            states, kept = following, [*kept, out]
             if on_chunk is not None:
-                on_chunk(start + len(steps), kept[-1][1])
+                on_chunk(start + len(steps), out[1])
     except KeyboardInterrupt:
         if not kept:
             raise
+        interrupted = True
     draws, stats = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *kept)
-    return Run(draws, stats, states)
+    return Run(draws, stats, states, interrupted)
 
 
 def _statistics(state, info) -> dict[str, jax.Array]:
@@ -99,12 +103,16 @@ def stack_positions(positions: list[PyTree]) -> PyTree:
 def scatter(
     logdensity_fn: Callable, rng_key: jax.Array, position: PyTree, num_chains: int, tries: int = 100
 ) -> PyTree:
-    """Starts for chains: a position moved by uniform(-2, 2), until density and score are finite."""
+    """Starts for chains: a position moved by uniform(-2, 2), where density and score are finite.
+
+    Each new try keeps closer to the position.
+    """
     check_count("num_chains", num_chains)
     flat, unravel = ravel_pytree(as_position(position))
 
-    def draw(key):
-        return unravel(flat + jax.random.uniform(key, flat.shape, flat.dtype, -2.0, 2.0))
+    def draw(key, n):
+        move = jax.random.uniform(jax.random.fold_in(key, n), flat.shape, flat.dtype, -2.0, 2.0)
+        return unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
 
     def search(key):
         def bad(carry):
@@ -113,9 +121,10 @@ def scatter(
 
         def again(carry):
             n, _ = carry
-            return n + 1, draw(jax.random.fold_in(key, n + 1))
+            return n + 1, draw(key, n + 1)
 
-        _, x = jax.lax.while_loop(bad, again, (0, draw(jax.random.fold_in(key, 0))))
+        first = jnp.zeros((), int)
+        _, x = jax.lax.while_loop(bad, again, (first, draw(key, first)))
         return x, all_finite(jax.value_and_grad(logdensity_fn)(x))
 
     check_start(logdensity_fn, position)

@@ -9,11 +9,25 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import kernels
 from srmc._checks import check_count, check_number
+from srmc._history import gain
 from srmc._repel import repel
+from srmc._strength import Strength
+from srmc._surrogate import tilt
 from srmc._target import LogDensity
 
 # One entry serves every dimension, and single precision promotes nothing.
 _UNIT_MASS = np.ones(1, np.float32)
+
+
+def paper_settings(alpha: float | Strength = 1.0, rho: float = 0.6) -> dict[str, Any]:
+    """The keywords of `repel` that run Algorithm 1 as the paper prints it."""
+    return {
+        "alpha": alpha,
+        "gain": gain(rho),
+        "surrogate": tilt(),
+        "frame": "fixed",
+        "history_average": False,
+    }
 
 
 def mh(logdensity_fn: LogDensity, step_size: Any, **options: Any) -> SamplingAlgorithm:
@@ -21,7 +35,8 @@ def mh(logdensity_fn: LogDensity, step_size: Any, **options: Any) -> SamplingAlg
 
     `step_size` may be a vector or the Cholesky factor of a proposal covariance.
     """
-    check_number("step_size", step_size, **({"above": 0.0} if jnp.ndim(step_size) < 2 else {}))
+    above = 0.0 if jnp.ndim(step_size) < 2 else -np.inf
+    check_number("step_size", step_size, above=above, scalar=False)
     random_walk = blackjax.additive_step_random_walk.normal_random_walk
     return repel(random_walk, logdensity_fn, sigma=step_size, **options)
 

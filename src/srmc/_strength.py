@@ -9,18 +9,34 @@ import jax.numpy as jnp
 from srmc._checks import check_count, check_number
 
 
+class Seen(NamedTuple):
+    """What a schedule of alpha is told after each step.
+
+    step, gamma
+        The number of steps made, and the last gain.
+    exponent
+        The exponent scale `alpha |(A theta)·s|`.
+    is_finite
+        Whether the score of the draw was finite, and its move acceptable.
+    """
+
+    step: jax.Array
+    gamma: jax.Array
+    exponent: jax.Array
+    is_finite: jax.Array
+
+
 class Strength(NamedTuple):
     """A schedule of alpha.
 
     init
         Returns the first alpha and the schedule's state.
     update
-        `(state, step, gamma, exponent) -> (alpha, state)`, called after each step with the
-        number of steps made, the last gain and the exponent scale `alpha |theta·s|`.
+        `(state, seen) -> (alpha, state)`, called after each step.
     """
 
     init: Callable[[], tuple[jax.Array, Any]]
-    update: Callable[[Any, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Any]]
+    update: Callable[[Any, Seen], tuple[jax.Array, Any]]
 
 
 def fixed(alpha: float) -> Strength:
@@ -30,15 +46,16 @@ def fixed(alpha: float) -> Strength:
     def init():
         return jnp.asarray(alpha, float), ()
 
-    def update(state, step, gamma, exponent):
+    def update(state, seen):
         return jnp.asarray(alpha, float), state
 
     return Strength(init, update)
 
 
 def gain_limited(alpha: float, kappa: float = 0.25, top_eigenvalue: float = 1.0) -> Strength:
-    """`min(alpha, kappa / (gamma_n lambda))`, lambda the top eigenvalue of Cov(A s, s).
+    """`min(alpha, kappa / (gamma_n lambda))`, lambda the top eigenvalue of A Cov(s).
 
+    lambda is 1 only if A whitens the score; say what it is if not, or the limit does not hold.
     The loop of history and kernel is stable while gamma (1 + alpha lambda) < 2; the limit keeps
     it well inside while the gain is still large, and lets alpha reach its value as gamma falls.
     """
@@ -49,8 +66,8 @@ def gain_limited(alpha: float, kappa: float = 0.25, top_eigenvalue: float = 1.0)
     def init():
         return jnp.zeros(()), ()
 
-    def update(state, step, gamma, exponent):
-        limit = kappa / (top_eigenvalue * jnp.maximum(gamma, jnp.finfo(float).tiny))
+    def update(state, seen):
+        limit = kappa / (top_eigenvalue * jnp.maximum(seen.gamma, jnp.finfo(float).tiny))
         return jnp.minimum(jnp.asarray(alpha, float), limit.astype(float)), state
 
     return Strength(init, update)
@@ -67,7 +84,7 @@ def _rise(alpha: float, num_steps: int, num_integration_steps: int, fraction: fl
 
     def rise(step):
         k = jnp.minimum(step, warmup).astype(float)
-        return alpha * k / (constant + k)
+        return jnp.where(k > 0, alpha * k / jnp.maximum(constant + k, 1), 0.0)
 
     return rise, warmup
 
@@ -86,8 +103,8 @@ def capped(
     def init():
         return rise(jnp.zeros((), int)), ()
 
-    def update(state, step, gamma, exponent):
-        return rise(step), state
+    def update(state, seen):
+        return rise(seen.step), state
 
     return Strength(init, update)
 
@@ -112,7 +129,8 @@ def guarded(
 
     While alpha rises, the 95% quantile of `alpha |theta·s|` is taken over each window of
     `max(10, K_w / 20)` steps; when it exceeds `threshold` in two windows in a row, alpha freezes
-    at the value it had at the end of the last window that did not.
+    at the value it had at the end of the last window that did not. A rise of less than two windows
+    is never stopped.
     """
     rise, warmup = _rise(alpha, num_steps, num_integration_steps, fraction)
     check_number("threshold", threshold, above=0.0)
@@ -122,8 +140,9 @@ def guarded(
         start = rise(jnp.zeros((), int))
         return start, GuardState(jnp.zeros(size), jnp.zeros((), int), start, jnp.zeros((), bool))
 
-    def update(state, step, gamma, exponent):
-        window = state.window.at[(step - 1) % size].set(exponent)
+    def update(state, seen):
+        step = seen.step
+        window = state.window.at[(step - 1) % size].set(seen.exponent)
         full = (step % size == 0) & (step <= warmup)
         hot = ~(jnp.quantile(window, 0.95) <= threshold)  # a NaN is hot
         strikes = jnp.where(full, jnp.where(hot, state.strikes + 1, 0), state.strikes)
@@ -131,6 +150,44 @@ def guarded(
         risen = rise(step)
         safe = jnp.where(full & ~hot & ~frozen, risen, state.safe)
         return jnp.where(frozen, safe, risen), GuardState(window, strikes, safe, frozen)
+
+    return Strength(init, update)
+
+
+class WatchState(NamedTuple):
+    """What `watched` carries: the mean square of the exponent scale, and what it left of alpha."""
+
+    heat: jax.Array
+    share: jax.Array
+    is_hot: jax.Array
+    inner_state: Any
+
+
+def watched(alpha: Any, limit: Any = 1.0, memory: float = 20.0) -> Strength:
+    """A strength, or a schedule of it, under a guard that lowers it when the loop heats up.
+
+    The root mean square of the exponent scale `alpha |(A theta)·s|` over about `memory` steps is
+    the size of the push in units of the target's own score, whatever the preconditioner. Above
+    `limit`, and at every step that met something not finite, alpha falls by a tenth; below half
+    the limit it recovers by a hundredth a step. `info.is_hot` tells when it fell.
+    """
+    check_number("limit", limit, above=0.0)
+    check_number("memory", memory, at_least=1.0)
+    inner = as_strength(alpha)
+
+    def init():
+        first, inner_state = inner.init()
+        return first, WatchState(jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool), inner_state)
+
+    def update(state, seen):
+        wanted, inner_state = inner.update(state.inner_state, seen)
+        # One wild step alone must not pass for many.
+        exponent = jnp.clip(jnp.nan_to_num(seen.exponent, nan=jnp.inf), max=4 * limit)
+        heat = state.heat + (exponent**2 - state.heat) / memory
+        is_hot = (heat > limit**2) | ~seen.is_finite
+        change = jnp.where(is_hot, 0.9, jnp.where(heat < (limit / 2) ** 2, 1.01, 1.0))
+        share = jnp.clip(change * state.share, 1e-4, 1.0)
+        return share * wanted, WatchState(heat, share, is_hot, inner_state)
 
     return Strength(init, update)
 

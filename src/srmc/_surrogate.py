@@ -62,7 +62,11 @@ def shift(preconditioner: Any = None) -> Surrogate:
 
 
 def tilt(
-    hvp: str = "forward", *, eps: float = 0.1, central: bool = False, preconditioner: Any = None
+    hvp: str = "forward",
+    *,
+    eps: float | None = None,
+    central: bool = False,
+    preconditioner: Any = None,
 ) -> Surrogate:
     """The paper's surrogate: log pi_theta(x) = log pi(x) - alpha (A theta)·s(x) (eq:score_tilt).
 
@@ -70,15 +74,17 @@ def tilt(
 
     - `hvp="forward"`: forward-over-reverse differentiation, exact;
     - `hvp="finite-difference"`: (s(x + eps u) - s(x)) / eps, or the `central` difference of
-      s(x + eps u / 2) and s(x - eps u / 2) (eq:hessian_approximation);
+      s(x + eps u / 2) and s(x - eps u / 2) (eq:hessian_approximation); `eps` is 0.1 if not given;
     - `hvp="shifted"`: s(x - alpha u) in place of the whole.
 
     Metropolis-adjusted kernels remain exact with each of them.
     """
     check_option("hvp", hvp, ("forward", "finite-difference", "shifted"))
+    for name, value in (("eps", eps), ("central", central or None)):
+        if value is not None and hvp != "finite-difference":
+            raise ValueError(f"{name}={value!r} needs hvp='finite-difference', got hvp={hvp!r}")
+    eps = 0.1 if eps is None else eps
     check_number("eps", eps, above=0.0)
-    if central and hvp != "finite-difference":
-        raise ValueError(f"central=True needs hvp='finite-difference', got hvp={hvp!r}")
     rule, cost = _RULES[hvp, bool(central)]
 
     def bend(logdensity_fn):
@@ -88,14 +94,15 @@ def tilt(
         @jax.custom_jvp
         def tilted(x, u, alpha):
             value, s = value_and_score(x)
-            return _finite_or_reject(value - alpha.astype(value.dtype) * optax.tree.vdot(s, u))
+            slope = optax.tree.vdot(s, u).astype(value.dtype)
+            return _finite_or_reject(value - alpha.astype(value.dtype) * slope)
 
         @tilted.defjvp
         def tilted_jvp(primals, tangents):
             x, u, alpha = primals
             x_dot, u_dot, alpha_dot = tangents
             value, s, gradient = rule(value_and_score, score, x, u, alpha, eps)
-            slope = optax.tree.vdot(s, u)
+            slope = optax.tree.vdot(s, u).astype(value.dtype)
             out = _finite_or_reject(value - alpha.astype(value.dtype) * slope)
             out_dot = (
                 optax.tree.vdot(gradient, x_dot)
@@ -154,7 +161,9 @@ def _preconditioner(a: Any) -> Callable[[PyTree], PyTree]:
             "preconditioner must be a number, a vector, a matrix or a function of theta, "
             f"got an array of shape {matrix.shape}"
         )
-    check_number("preconditioner", matrix)
+    check_number("preconditioner", matrix, scalar=False)
+    if matrix.ndim < 2:
+        check_number("preconditioner", matrix, at_least=0.0, scalar=False)
 
     def apply(theta):
         flat, unravel = ravel_pytree(theta)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from srmc._checks import is_concrete
+from srmc._checks import check_number, is_concrete
 
 PyTree = Any
 LogDensity = Callable[[PyTree], jax.Array]
@@ -14,7 +14,8 @@ LogDensity = Callable[[PyTree], jax.Array]
 
 def all_finite(tree: PyTree) -> jax.Array:
     """Whether every floating-point number of a pytree is finite."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
@@ -44,8 +45,10 @@ def as_position(position: PyTree) -> PyTree:
     return position
 
 
-def check_start(logdensity_fn: LogDensity, position: PyTree) -> None:
+def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = False) -> None:
     """Refuse a log density that is not a scalar, or not finite where the chain starts."""
+    if not callable(logdensity_fn):
+        raise TypeError(f"logdensity_fn must be a function of a position, got {logdensity_fn!r}")
     out = jax.eval_shape(logdensity_fn, position)
     shape = getattr(out, "shape", None)
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
@@ -56,6 +59,12 @@ def check_start(logdensity_fn: LogDensity, position: PyTree) -> None:
         if is_concrete(value) and not jnp.isfinite(value):
             raise ValueError(
                 f"logdensity_fn must be finite at the start, got {value} at position {position!r}"
+            )
+        score = jax.grad(logdensity_fn)(position) if with_score else value
+        if is_concrete(score) and not all_finite(score):
+            raise ValueError(
+                f"the gradient of logdensity_fn must be finite at the start, got {score!r} at "
+                f"position {position!r}"
             )
 
 
@@ -70,6 +79,7 @@ def like(name: str, tree: PyTree, position: PyTree) -> PyTree:
             raise ValueError(
                 f"{name} must have the shape of the position, {model.shape}, got {jnp.shape(leaf)}"
             )
+        check_number(name, leaf, scalar=False)
         return jnp.asarray(leaf, model.dtype)
 
     return jax.tree.map(cast, tree, position)

@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import json
 import os
+import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -12,6 +14,7 @@ import jax
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -53,18 +56,15 @@ def targets() -> None:
 def sample(
     target: Annotated[str, typer.Argument(help="A built-in target, or file.py:name.")],
     kernel: Annotated[KernelName, typer.Option(help="The base kernel.")] = "nuts",
-    alpha: Annotated[float, typer.Option(help="Strength of repellence.")] = 3.0,
+    alpha: Annotated[str, typer.Option(help="Strength of repellence: a number, or auto.")] = "auto",
     chains: Annotated[int, typer.Option(min=1)] = 4,
     warmup: Annotated[int, typer.Option(min=100, help="Steps of adaptation.")] = 1000,
     steps: Annotated[int, typer.Option(min=100, help="Draws a chain.")] = 1000,
-    seed: Annotated[int, typer.Option()] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
     step_size: Annotated[float | None, typer.Option(help="Else found in warm-up.")] = None,
-    leapfrogs: Annotated[int, typer.Option(min=1, help="Leapfrog steps of HMC.")] = 10,
-    surrogate: Annotated[Literal["shift", "tilt"], typer.Option()] = "shift",
-    frame: Annotated[
-        Literal["moving", "fixed"] | None, typer.Option(help="Moving, unless the target tilts.")
+    leapfrogs: Annotated[
+        int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
     ] = None,
-    history_every: Annotated[int, typer.Option(min=1)] = 1,
     own_histories: Annotated[bool, typer.Option(help="One history a chain.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for draws, summary and plot.")] = Path(
         "srmc-output"
@@ -81,33 +81,41 @@ def sample(
             comparison = compare(
                 model,
                 kernel=kernel,
-                alpha=alpha,
+                alpha=_number_or_auto(alpha),
                 num_chains=chains,
                 num_warmup=warmup,
                 num_steps=steps,
                 seed=seed,
                 step_size=step_size,
                 leapfrogs=leapfrogs,
-                surrogate=surrogate,
-                frame=frame,
-                history_every=history_every,
                 own_histories=own_histories,
                 on_progress=show,
             )
     except (ValueError, TypeError) as error:
         _fail(error)
-    with complaints.status("moments of the target"):
-        truth = model.moments
+    except KeyboardInterrupt:
+        complaints.print("Interrupted before there was anything to compare.")
+        raise typer.Exit(130) from None
     base, repelled = comparison.base, comparison.repelled
     summaries = {"base": _report.summarize(base), "repelled": _report.summarize(repelled)}
     for side, seconds in comparison.seconds.items():
         summaries[side]["seconds"] = seconds
+    _save(out, comparison, summaries, {"target": target, "x64": x64})
+    with complaints.status("moments of the target"):
+        truth = model.moments
     console.print(_report.table(summaries["base"], summaries["repelled"], truth))
     console.print(_report.cost_table(summaries["base"], summaries["repelled"], truth))
-    _save(out, comparison, summaries)
-    title = f"{model.name}, {kernel}, alpha = {alpha:g}"
+    title = f"{model.name}, {kernel}, alpha = {alpha}"
     _report.plot(base, repelled, truth, out / "plot.png", title)
-    console.print(f"Draws, summary and plot are in [bold]{out}[/].", highlight=False)
+    console.print(f"Draws, summary and plot are in [bold]{escape(str(out))}[/].", highlight=False)
+    if 2 * summaries["repelled"]["non_finite_steps"] > repelled.stats["is_finite"].size:
+        complaints.print(
+            "[bold yellow]warning:[/] most steps of the repelled run were refused; "
+            "its draws are those of the base kernel there."
+        )
+    if repelled.interrupted:
+        complaints.print("Interrupted: both runs are cut to what the repelled one had drawn.")
+        raise typer.Exit(130)
 
 
 @bench.command()
@@ -116,6 +124,8 @@ def overhead(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
+    if out is not None and not out.parent.is_dir():
+        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     with _progress() as show:
         size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
         rows = bench_overhead.overhead(**size, on_progress=show)
@@ -158,6 +168,8 @@ def _find_target(name: str) -> Target:
     if spec is None or spec.loader is None:
         raise ValueError(f"target {name!r}: {file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(Path(file).parent))
     spec.loader.exec_module(module)
     found = getattr(module, attribute, None)
     if isinstance(found, Target):
@@ -166,7 +178,16 @@ def _find_target(name: str) -> Target:
         raise ValueError(f"target {name!r}: {file} has no function or Target named {attribute!r}")
     if not hasattr(module, "initial_position"):
         raise ValueError(f"target {name!r}: {file} must also define initial_position")
-    return Target(attribute, file, found, module.initial_position, lambda: None)  # type: ignore
+    return Target(attribute, file, found, module.initial_position)
+
+
+def _number_or_auto(alpha: str) -> float | str:
+    try:
+        return float(alpha)
+    except ValueError:
+        if alpha != "auto":
+            raise ValueError(f"alpha must be a number or auto, got {alpha!r}") from None
+        return alpha
 
 
 def _writable(out: Path) -> None:
@@ -179,19 +200,27 @@ def _writable(out: Path) -> None:
         raise ValueError(f"out must be a folder that can be written, got {out}: {error}") from None
 
 
-def _save(out: Path, comparison: Comparison, summaries: dict) -> None:
+def _save(out: Path, comparison: Comparison, summaries: dict, call: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {}
     for side, run in (("base", comparison.base), ("repelled", comparison.repelled)):
-        for name, x in _report.coordinates(run.draws, 2).items():
+        for name, x in _report.leaves(run.draws).items():
             arrays[f"{side}/{name}"] = x
         for name, x in run.stats.items():
             arrays[f"{side}/stats/{name}"] = x
     versions = {"srmc": srmc.__version__, "jax": jax.__version__, "blackjax": blackjax.__version__}
-    record = {"settings": comparison.settings, "versions": versions, **summaries}
+    record = {"settings": comparison.settings | call, "versions": versions, **summaries}
     np.savez(out / "draws.npz", **arrays)
     (out / "summary.json").write_text(json.dumps(record, indent=2) + "\n")
 
 
 def _fail(error: Exception) -> NoReturn:
-    complaints.print(f"[bold red]error:[/] {error}", highlight=False)
+    """Report what was wrong with the call; an error of the user's own code keeps its traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if (
+        frames
+        and Path(frames[-1].filename).stem in sys.modules
+        and "srmc" not in str(Path(frames[-1].filename).parent)
+    ):
+        complaints.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
+    complaints.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
     raise typer.Exit(2)

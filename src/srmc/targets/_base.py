@@ -31,7 +31,7 @@ class Target:
     position
         A place to start from, in the structure of a draw.
     find_moments
-        Computes the moments; use the property `moments`, which does it once.
+        Computes the moments, if they are known; the property `moments` does it once.
     sample
         Draws from it exactly, given a key; None if nobody knows how.
     """
@@ -40,13 +40,13 @@ class Target:
     about: str
     logdensity_fn: LogDensity
     position: PyTree
-    find_moments: Callable[[], Moments]
+    find_moments: Callable[[], Moments] | None = None
     sample: Callable[[jax.Array], PyTree] | None = None
 
     @functools.cached_property
-    def moments(self) -> Moments:
-        """The exact moments, or reference values with their error."""
-        return self.find_moments()
+    def moments(self) -> Moments | None:
+        """The exact moments, or reference values with their error; None if nobody knows."""
+        return None if self.find_moments is None else self.find_moments()
 
 
 def exact(mean: PyTree, variance: PyTree) -> Callable[[], Moments]:

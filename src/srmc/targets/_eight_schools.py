@@ -9,35 +9,43 @@ EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
 
-def eight_schools() -> Target:
-    """mu ~ N(0, 5^2), tau ~ half-Cauchy(5), effect_j ~ N(mu + tau theta_raw_j, error_j^2)."""
+def eight_schools(centred: bool = False) -> Target:
+    """mu ~ N(0, 5^2), tau ~ half-Cauchy(5), theta_j ~ N(mu, tau^2), effect_j ~ N(theta_j, e_j^2).
+
+    Non-centred, the parameters are theta_raw_j = (theta_j - mu) / tau in place of theta_j.
+    """
+    effects = "theta" if centred else "theta_raw"
 
     def logdensity(x):
         tau = jnp.exp(x["log_tau"])
-        fitted = x["mu"] + tau * x["theta_raw"]
+        raw = (x["theta"] - x["mu"]) / tau if centred else x["theta_raw"]
         prior = (
             -0.5 * (x["mu"] / 5) ** 2
             - jnp.log1p((tau / 5) ** 2)
             + x["log_tau"]  # the Jacobian of tau = exp(log_tau)
-            - 0.5 * jnp.sum(x["theta_raw"] ** 2)
+            - 0.5 * jnp.sum(raw**2)
+            - (8 * x["log_tau"] if centred else 0)
         )
+        fitted = x["mu"] + tau * raw
         return prior - 0.5 * jnp.sum(((EFFECTS - fitted) / ERRORS) ** 2)
 
+    form = "centred" if centred else "non-centred"
     return Target(
-        "eight_schools",
-        "eight schools, hierarchical and non-centred, 10 parameters, real data",
+        "eight_schools_centred" if centred else "eight_schools",
+        f"eight schools, hierarchical and {form}, 10 parameters, real data",
         logdensity,
-        {"mu": jnp.zeros(()), "log_tau": jnp.zeros(()), "theta_raw": jnp.zeros(8)},
-        lambda: quadrature()[0],
+        {"mu": jnp.zeros(()), "log_tau": jnp.zeros(()), effects: jnp.zeros(8)},
+        lambda: quadrature(centred=centred)[0],
     )
 
 
-def quadrature(num: int = 1200) -> tuple[Moments, dict[str, float]]:
+def quadrature(num: int = 1200, centred: bool = False) -> tuple[Moments, dict[str, float]]:
     """The moments, and E[tau] beside them.
 
-    Given (mu, log tau) the raw effects are independent and Gaussian, so that two dimensions
-    remain; the trapezoidal rule is exact to many digits on them.
+    Given (mu, log tau) the effects are independent and Gaussian, so that two dimensions remain;
+    the trapezoidal rule is exact to many digits on them.
     """
+    effects = "theta" if centred else "theta_raw"
     mu = np.linspace(-30, 40, num)[:, None, None]
     log_tau = np.linspace(-25, 8, num)[None, :, None]
     tau = np.exp(log_tau)
@@ -53,11 +61,14 @@ def quadrature(num: int = 1200) -> tuple[Moments, dict[str, float]]:
     average = lambda f: np.sum(weight * f, axis=(0, 1))
     given_mean = tau * (EFFECTS - mu) / marginal
     given_variance = ERRORS**2 / marginal
-    first = {"mu": average(mu)[0], "log_tau": average(log_tau)[0], "theta_raw": average(given_mean)}
+    if centred:
+        given_mean = mu + tau * given_mean
+        given_variance = tau**2 * given_variance
+    first = {"mu": average(mu)[0], "log_tau": average(log_tau)[0], effects: average(given_mean)}
     second = {
         "mu": average(mu**2)[0],
         "log_tau": average(log_tau**2)[0],
-        "theta_raw": average(given_mean**2 + given_variance),
+        effects: average(given_mean**2 + given_variance),
     }
     variance = {name: second[name] - first[name] ** 2 for name in first}
     error = {name: 0.0 * first[name] for name in first}

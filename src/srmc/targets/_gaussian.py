@@ -33,9 +33,9 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
 def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1.0)) -> Target:
     """A mixture of isotropic Gaussians; the default is the trap of figure 1 of the paper."""
     w, mu, sd = (np.asarray(a, float) for a in (weights, means, scales))
-    check_number("weights", w, above=0.0)
-    check_number("scales", sd, above=0.0)
-    check_number("means", mu)
+    check_number("weights", w, above=0.0, scalar=False)
+    check_number("scales", sd, above=0.0, scalar=False)
+    check_number("means", mu, scalar=False)
     if not (mu.ndim == 2 and w.shape == sd.shape == mu.shape[:1]):
         raise ValueError(
             "weights, means and scales must have one entry a component, "
@@ -60,5 +60,52 @@ def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1
         logdensity,
         jnp.asarray(mu[0]),
         exact(mean, w @ (sd[:, None] ** 2 + mu**2) - mean**2),
+        sample,
+    )
+
+
+def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed: int = 0) -> Target:
+    """A Gaussian whose variances run from 1 to `condition`, along the axes or along random ones."""
+    check_count("dim", dim, at_least=2)
+    check_number("condition", condition, at_least=1.0)
+    scales = np.geomspace(1.0, condition**0.5, dim)
+    axes = np.eye(dim)
+    if rotate:
+        normal = np.random.RandomState(seed).standard_normal((dim, dim))
+        axes = np.linalg.qr(normal)[0]
+
+    def logdensity(x):
+        return -0.5 * jnp.sum((axes.T.astype(x.dtype) @ x / scales.astype(x.dtype)) ** 2)
+
+    return Target(
+        "rotated" if rotate else "ellipsoid",
+        f"Gaussian in {dim} dimensions, condition {condition:g}, "
+        + ("rotated at random" if rotate else "along the axes"),
+        logdensity,
+        jnp.zeros(dim),
+        exact(np.zeros(dim), (axes**2) @ scales**2),
+        lambda key: jnp.asarray(axes * scales) @ jax.random.normal(key, (dim,)),
+    )
+
+
+def student_t(dim: int = 10, degrees: float = 3.0) -> Target:
+    """A multivariate Student t with unit scale."""
+    check_count("dim", dim)
+    check_number("degrees", degrees, above=2.0)
+
+    def logdensity(x):
+        return -0.5 * (degrees + dim) * jnp.log1p(jnp.sum(x**2) / degrees)
+
+    def sample(key):
+        normal, chi = jax.random.split(key)
+        chi_square = 2 * jax.random.gamma(chi, degrees / 2)
+        return jax.random.normal(normal, (dim,)) * jnp.sqrt(degrees / chi_square)
+
+    return Target(
+        "student_t",
+        f"Student t with {degrees:g} degrees of freedom in {dim} dimensions",
+        logdensity,
+        jnp.zeros(dim),
+        exact(np.zeros(dim), np.full(dim, degrees / (degrees - 2))),
         sample,
     )

@@ -1,0 +1,47 @@
+"""A log-Gaussian Cox process on a grid: counts with a smooth random rate."""
+
+import json
+from importlib.resources import files
+
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._checks import check_count
+from srmc.targets._base import Moments, Target
+
+
+def cox(side: int = 16, seed: int = 0) -> Target:
+    """Counts on a grid of `side`^2 cells; the parameters are the whitened log rates.
+
+    The log rate is a Gaussian process with mean 1, variance 1 and covariance
+    exp(-distance / 0.2) on the unit square. Reference moments exist for the default alone.
+    """
+    check_count("side", side, at_least=2)
+    dim = side**2
+    centres = (np.arange(side) + 0.5) / side
+    points = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).reshape(dim, 2)
+    distance = np.linalg.norm(points[:, None] - points, axis=-1)
+    root = np.linalg.cholesky(np.exp(-distance / 0.2) + 1e-9 * np.eye(dim))
+    rng = np.random.RandomState(seed)
+    counts = rng.poisson(np.exp(1 + root @ rng.standard_normal(dim))).astype(float)
+
+    def logdensity(x):
+        log_rate = 1 + root.astype(x.dtype) @ x
+        likelihood = jnp.sum(counts.astype(x.dtype) * log_rate - jnp.exp(log_rate))
+        return likelihood - 0.5 * jnp.sum(x**2)
+
+    def moments():
+        if (side, seed) != (16, 0):
+            raise ValueError(
+                f"cox has reference moments for side=16, seed=0 alone, got {side} and {seed}"
+            )
+        stored = json.loads((files("srmc.targets") / "cox.json").read_text())
+        return Moments(*(np.array(stored[name]) for name in ("mean", "variance", "error")))
+
+    return Target(
+        "cox",
+        f"log-Gaussian Cox process on a {side} x {side} grid",
+        logdensity,
+        jnp.zeros(dim),
+        moments,
+    )

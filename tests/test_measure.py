@@ -1,0 +1,76 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from srmc import _measure, _tune
+
+
+def gaussian_draws(chains, length, dim, seed=0):
+    """Independent draws of a correlated Gaussian, and their scores."""
+    i = np.arange(dim)
+    covariance = 0.9 ** np.abs(i[:, None] - i)
+    rng = np.random.default_rng(seed)
+    draws = rng.normal(size=(chains, length, dim)) @ np.linalg.cholesky(covariance).T
+    return jnp.asarray(draws), jnp.asarray(-draws @ np.linalg.inv(covariance)), covariance
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_gaussian_is_measured_as_what_it_is():
+    draws, scores, covariance = gaussian_draws(4, 4000, 5)
+    loop = _measure.measure(draws, scores, 1000)
+    np.testing.assert_allclose(loop.preconditioner, covariance, atol=0.1)
+    assert float(loop.top_eigenvalue) == pytest.approx(1, abs=0.1)
+    assert np.all(np.asarray(loop.time) < 1.6)
+    assert float(loop.explained) > 0.95
+    assert float(loop.ratio) < 0.2
+    shared = _measure.measure(draws, scores, 1000, shared=False)
+    assert float(loop.rate) == pytest.approx(2 * float(shared.rate), rel=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_few_draws_in_many_dimensions_give_a_tame_preconditioner():
+    draws, scores, covariance = gaussian_draws(1, 150, 100)
+    loop = _measure.measure(draws, scores, 1000)
+    eigenvalues = np.linalg.eigvals(np.asarray(loop.preconditioner) @ np.linalg.inv(covariance))
+    assert np.all(eigenvalues.real > 0)
+    assert np.max(eigenvalues.real) < 5
+
+
+@pytest.mark.usefixtures("x64")
+def test_large_dimensions_are_diagonal():
+    rng = np.random.default_rng(0)
+    scale = np.linspace(0.5, 2, 300)
+    draws = jnp.asarray(rng.normal(size=(2, 400, 300)) * scale)
+    loop = _measure.measure(draws, -draws / scale[None, None] ** 2, 1000)
+    assert loop.preconditioner.shape == (300,)
+    np.testing.assert_allclose(loop.preconditioner, scale**2, rtol=0.35)
+
+
+def test_scores_that_explain_nothing_leave_repellence_off():
+    rng = np.random.default_rng(0)
+    draws, scores = (jnp.asarray(rng.normal(size=(2, 500, 3))) for _ in range(2))
+    loop = _measure.measure(draws, scores, 1000)
+    assert not bool(_tune.is_worthwhile(loop))
+
+
+def test_draws_that_overflowed_leave_repellence_off():
+    draws = jnp.ones((2, 200, 3)).at[0, 3, 1].set(jnp.inf)
+    loop = _measure.measure(draws, draws, 1000)
+    assert not bool(_tune.is_worthwhile(loop))
+    options = _measure.settings(loop, 1000)
+    assert np.all(np.isfinite(options["surrogate"].precondition(jnp.ones(3))))
+
+
+@pytest.mark.parametrize("kernel", ["mh", "mala"])
+def test_auto_beats_the_plain_kernel_on_a_logistic_posterior(kernel):
+    """Replicates of a short study: the mean's error falls, the second moment's does not grow."""
+    from srmc.bench import noharm
+
+    case = noharm.CASES[kernel]._replace(num_warmup=4000, num_samples=10_000)
+    row = noharm.study(srmc.targets.logistic(50, 4), case, replicates=24)
+    assert row["mean"]["ratio"] < 0.5
+    assert row["second"]["ratio"] < 1.3
+    assert row["non_finite_results"] == 0
+    plain, repelled = row["gradients"]
+    assert repelled < 1.05 * plain
