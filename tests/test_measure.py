@@ -4,6 +4,7 @@ import pytest
 
 import srmc
 from srmc import _measure, _tune
+from srmc.bench import noharm
 
 
 def gaussian_draws(chains, length, dim, seed=0):
@@ -29,12 +30,13 @@ def test_a_gaussian_is_measured_as_what_it_is():
 
 
 @pytest.mark.usefixtures("x64")
-def test_few_draws_in_many_dimensions_give_a_tame_preconditioner():
+def test_few_draws_of_a_gaussian_tell_its_covariance():
+    """A hundred and fifty draws of an autoregression in a hundred dimensions, seen in part."""
     draws, scores, covariance = gaussian_draws(1, 150, 100)
-    loop = _measure.measure(draws, scores, 1000)
+    loop = _measure.measure(draws + 0.3, scores, 1000)
     eigenvalues = np.linalg.eigvals(np.asarray(loop.preconditioner) @ np.linalg.inv(covariance))
-    assert np.all(eigenvalues.real > 0)
-    assert np.max(eigenvalues.real) < 5
+    assert np.all(eigenvalues.real > 0.2)
+    assert np.max(eigenvalues.real) < 1.2
 
 
 @pytest.mark.usefixtures("x64")
@@ -62,15 +64,12 @@ def test_draws_that_overflowed_leave_repellence_off():
     assert np.all(np.isfinite(options["surrogate"].precondition(jnp.ones(3))))
 
 
-@pytest.mark.parametrize("kernel", ["mh", "mala"])
-def test_auto_beats_the_plain_kernel_on_a_logistic_posterior(kernel):
-    """Replicates of a short study: the mean's error falls, the second moment's does not grow."""
-    from srmc.bench import noharm
-
-    case = noharm.CASES[kernel]._replace(num_warmup=4000, num_samples=10_000)
+def test_auto_beats_the_plain_kernel_on_a_logistic_posterior():
+    """A short study: the mean's error falls, the second moment's does not grow by much."""
+    case = noharm.CASES["mala"]._replace(num_warmup=4000, num_samples=10_000)
     row = noharm.study(srmc.targets.logistic(50, 4), case, replicates=24)
-    assert row["mean"]["ratio"] < 0.5
+    assert row["mean"]["ratio"] < 0.3
     assert row["second"]["ratio"] < 1.3
     assert row["non_finite_results"] == 0
     plain, repelled = row["gradients"]
-    assert repelled < 1.05 * plain
+    assert repelled < 1.01 * plain

@@ -26,7 +26,7 @@ def test_adaptation_reaches_its_acceptance_rate(kernel, margin):
 @pytest.mark.parametrize("kernel", ["ula", "uld"])
 def test_unadjusted_kernels_get_a_step_with_little_bias(kernel):
     warmup = _tune.adapt(kernel, log_gamma, jax.random.key(0), jnp.ones((8, 2)), 500)
-    assert 0.005 < warmup.parameters["step_size"] < 0.6
+    assert 0.005 < warmup.parameters["step_size"] < 1.0  # in units of the scale
     assert np.all(np.isfinite(warmup.positions))
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
 
 from srmc import kernels
 from srmc._checks import check_call, check_count, check_number
@@ -42,14 +43,15 @@ class Kernel:
         while isinstance(algorithm, functools.partial):
             args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
             algorithm = algorithm.func
-        self.name = _name(algorithm)
-        if _is_one_of(algorithm, _PARTIAL_TARGET):
+        core = inspect.unwrap(algorithm)
+        self.name = _name(core)
+        if _is_one_of(core, _PARTIAL_TARGET):
             raise ValueError(
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
             )
-        self.is_local = _is_one_of(algorithm, _LOCAL)
-        self._counted = not _is_one_of(algorithm, _UNCOUNTED)
-        signed = getattr(algorithm, "differentiable", algorithm)
+        self.is_local = _is_one_of(core, _LOCAL)
+        self._counted = not _is_one_of(core, _UNCOUNTED)
+        signed = getattr(core, "differentiable", core)
         given = check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
         if given.get("step_size") is not None:
             check_number("step_size", given["step_size"], above=0.0)
@@ -145,6 +147,37 @@ class Kernel:
             jnp.asarray(calls.values + calls.values_a_round * rounds),
             jnp.asarray(calls.gradients + calls.gradients_a_round * rounds),
         )
+
+
+def rescaled(
+    algorithm: Callable[..., SamplingAlgorithm], scale: jax.Array
+) -> Callable[..., SamplingAlgorithm]:
+    """The algorithm in the coordinates x / scale: a diagonal metric for kernels without one."""
+
+    def times(x, power):
+        flat, unravel = ravel_pytree(x)
+        return unravel(flat * scale.astype(flat.dtype) ** power)
+
+    def change(state, power):
+        new = {"position": times(state.position, power)}
+        if hasattr(state, "logdensity_grad"):
+            new["logdensity_grad"] = times(state.logdensity_grad, -power)
+        return state._replace(**new)
+
+    def build(logdensity_fn, *args, **kwargs):
+        inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
+
+        def init(position, rng_key=None):
+            return change(inner.init(times(position, -1), rng_key), 1)
+
+        def step(rng_key, state):
+            state, info = inner.step(rng_key, change(state, -1))
+            return change(state, 1), info
+
+        return SamplingAlgorithm(init, step)
+
+    build.__wrapped__ = algorithm  # type: ignore[attr-defined]
+    return build
 
 
 def _is_one_of(algorithm: Any, family: tuple) -> bool:

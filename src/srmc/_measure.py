@@ -18,15 +18,14 @@ from srmc._target import all_finite
 DENSE_UP_TO = 256  # dimensions; beyond, the preconditioner is diagonal, and nothing is d x d
 ALPHA = 10.0
 RHO = 0.8
-TOLERANCE = 0.04  # of the mean square error of second moments, that the push may add
-WORTHWHILE = 0.9  # the predicted error of the means, at equal cost, above which it stays off
+WORTHWHILE = 0.8  # the predicted error of the means, at equal cost, above which it stays off
 
 
 class Loop(NamedTuple):
     """The measured loop.
 
     preconditioner
-        A, about the inverse of the score's second moment: a matrix, or its diagonal.
+        A, the geometric mean of Cov(x) and of the inverse of Cov(s): a matrix, or a diagonal.
     rate
         g, the loop's rate a step.
     theta
@@ -60,26 +59,27 @@ def measure(
     num_samples: int,
     *,
     spacing: int = 1,
+    history_every: jax.typing.ArrayLike = 1,
     overhead: jax.typing.ArrayLike = 0.0,
     shared: bool = True,
 ) -> Loop:
     """Measure the loop on plain draws and their scores, both (chain, draw, coordinate).
 
-    `spacing` is the number of steps from one draw to the next, `overhead` what repelling adds to
-    the cost of a step, relatively.
+    `spacing` is the number of steps from one draw to the next, `history_every` that from one
+    update of the history to the next, and `overhead` what repelling adds to the cost of a step,
+    relatively.
     """
     num_chains, length, dim = draws.shape
-    size = num_chains * length / jnp.clip(jnp.mean(_times(scores)), 1.0, length)
-    trust = size / (size + dim)  # in what the draws say beyond the identity
-    preconditioner, pushed, whitened = _precondition(draws, scores, trust)
+    preconditioner, pushed, whitened = _precondition(draws, scores)
 
     time = jnp.maximum(spacing * _times(whitened), 1.0)
     square_time = jnp.maximum(spacing * _times(whitened**2), 1.0)
     together = num_chains if shared else 1
     # The push changes second moments by g time / 2, relatively, against a standard error of
-    # sqrt(2 square_time / n) of theirs.
+    # sqrt(2 square_time / n) of theirs; where draws are slow it also smoothes them.
+    tolerance = 0.12 - 0.08 / jnp.mean(time)
     rate = jnp.sqrt(
-        8 * TOLERANCE * together * jnp.mean(square_time) / num_samples / jnp.mean(time**2)
+        8 * tolerance * together * jnp.mean(square_time) / num_samples / jnp.mean(time**2)
     )
     top = _top_eigenvalue(whitened.reshape(-1, dim))
     rate = jnp.minimum(rate, 0.5 * (1 + ALPHA) / (1 + ALPHA * top))
@@ -89,7 +89,7 @@ def measure(
     unexplained = jnp.sum(_long_run_variance((draws + pushed) / scale))
     unexplained = unexplained / jnp.maximum(jnp.sum(_long_run_variance(draws / scale)), 1e-30)
     explained = jnp.clip(1 - unexplained, 0, 1)
-    left = (1 + ALPHA) ** -2 + 1 / (rate * num_samples)
+    left = (1 + ALPHA) ** -2 + 1 / (rate * num_samples) + _thinning(time, history_every)
     ratio = (1 - explained * (1 - left)) * (1 + overhead)
 
     age = spacing * jnp.arange(length - 1, -1, -1)
@@ -109,27 +109,26 @@ def measure(
     )
 
 
-def _precondition(draws, scores, trust):
-    """A = L (trust S + 1 - trust)^-1 L^T, with S the second moment of L^T s and L L^T = Cov(x).
+def _precondition(draws, scores):
+    """A, the geometric mean of Cov(x) and Cov(s)^-1; the scores times A, and times a root of A.
 
-    It is the inverse of the score's second moment where there are draws enough to know it, and the
-    covariance of the draws, which needs no inverse, where there are not. Returned are A, the
-    scores times A, and the scores times a root of A.
+    With L L^T = Cov(x) it is L (L^T Cov(s) L)^(-1/2) L^T. On a Gaussian the scores are linear in
+    the draws, so that A is the covariance exactly, however few and correlated the draws are.
     """
     dim = draws.shape[-1]
-    flat = scores.reshape(-1, dim)
-    variance = jnp.maximum(jnp.var(draws, axis=(0, 1)), 1e-30)
+    centred_draws = (draws - jnp.mean(draws, axis=(0, 1), keepdims=True)).reshape(-1, dim)
+    centred_scores = (scores - jnp.mean(scores, axis=(0, 1), keepdims=True)).reshape(-1, dim)
+    variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
     if dim > DENSE_UP_TO:
-        moment = variance * jnp.mean(flat**2, axis=0)
-        a = variance / (trust * moment + 1 - trust)
+        a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
         return a, scores * a[None, None], scores * jnp.sqrt(a)[None, None]
-    centred = (draws - jnp.mean(draws, axis=(0, 1), keepdims=True)).reshape(-1, dim)
-    covariance = centred.T @ centred / len(flat) + 1e-2 * (1 - trust) * jnp.diag(variance)
+    size = len(centred_draws)
+    ridge = 1e-2 * dim / (dim + size)
+    covariance = centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance)
     root = jnp.linalg.cholesky(covariance)
-    turned = flat @ root
-    moment = trust * turned.T @ turned / len(flat) + (1 - trust) * jnp.eye(dim)
-    inner = jnp.linalg.cholesky(jnp.linalg.inv(moment))
-    root = root @ inner
+    turned = centred_scores @ root
+    values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
+    root = root @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
     whitened = scores @ root
     return root @ root.T, whitened @ root.T, whitened
 
@@ -150,6 +149,16 @@ def settings(
         "frame": "moving",
         "history_every": history_every,
     }
+
+
+def _thinning(time: jax.Array, every: jax.typing.ArrayLike) -> jax.Array:
+    """By how much the mean of every m-th draw varies around the mean of all, relatively.
+
+    For an autoregression with this autocorrelation time, averaged over the coordinates.
+    """
+    lag = (time - 1) / (time + 1)
+    thinned = every * (1 + lag**every) / (1 - lag**every)
+    return jnp.sum(thinned - time) / jnp.sum(time)
 
 
 def _long_run_variance(series: jax.Array, num_batches: int = 16) -> jax.Array:

@@ -123,6 +123,24 @@ def overhead_table(rows: list[dict]) -> Table:
     return out
 
 
+def noharm_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench noharm`, and their geometric means a kernel."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    for column in ("kernel", "target", "means", "second moments", "on", "predicted"):
+        out.add_column(column, justify="left" if column in ("kernel", "target") else "right")
+    for kernel in dict.fromkeys(row["kernel"] for row in rows):
+        mine = [row for row in rows if row["kernel"] == kernel]
+        for row in mine:
+            errors = [f"{row[k]['ratio']:.3f} ± {row[k]['error']:.3f}" for k in ("mean", "second")]
+            out.add_row(
+                kernel, row["target"], *errors, f"{row['on']:.2f}", f"{row['predicted']:.2f}"
+            )
+        means = [np.exp(np.mean([np.log(r[k]["ratio"]) for r in mine])) for k in ("mean", "second")]
+        out.add_row(kernel, "geometric mean", *(f"{m:.3f}" for m in means), end_section=True)
+    out.caption = "At equal cost, over replicates; on: the share of runs that were repelled at all."
+    return out
+
+
 def plot(base: Run, repelled: Run, truth: Moments | None, path: Path, title: str) -> None:
     """Trace, running mean and history of both runs, as a PNG."""
     sides = {"base": (base, "0.55"), "repelled": (repelled, "C3")}

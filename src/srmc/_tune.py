@@ -35,12 +35,16 @@ class Recipe(NamedTuple):
     step_gradients: float
 
 
+def _one_leapfrog(logdensity_fn, step_size, scale, **options):
+    return _samplers.hmc(logdensity_fn, step_size, 1, scale**2, **options)
+
+
 # An unadjusted kernel accepts everything; it borrows the step at which its adjusted sibling
 # rarely rejects, so that its bias is small. A density counts as half a gradient.
 RECIPES = {
     "mh": Recipe(_samplers.mh, _samplers.mh, 0.234, 0.5),
     "ula": Recipe(_samplers.ula, _samplers.mala, 0.95, 1),
-    "uld": Recipe(_samplers.uld, lambda f, h, **kw: _samplers.hmc(f, h, 1, **kw), 0.95, 1),
+    "uld": Recipe(_samplers.uld, _one_leapfrog, 0.95, 1),
     "mala": Recipe(_samplers.mala, _samplers.mala, 0.574, 1),
     "hmc": Recipe(_samplers.hmc, blackjax.hmc, 0.8, 10),
     "nuts": Recipe(_samplers.nuts, blackjax.nuts, 0.8, 10),
@@ -91,7 +95,7 @@ def adapt(
     positions = jax.tree.map(lambda x: x[:, ::-1][:, ::spacing][:, ::-1], positions)
     gradients = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(positions)
     draws = flatten(positions)
-    return Warmup(last, parameters, draws, flatten(gradients), spacing, draws.shape[1])
+    return Warmup(last, parameters, draws, flatten(gradients), spacing, draws.shape[1] + 32)
 
 
 def is_worthwhile(loop: Loop) -> jax.Array:
@@ -106,11 +110,12 @@ def tune(
     step_gradients = RECIPES[kernel].step_gradients
     if "num_integration_steps" in warmup.parameters:
         step_gradients = warmup.parameters["num_integration_steps"]
-    loop = lambda overhead: measure(
+    loop = lambda overhead, every=1: measure(
         warmup.draws,
         warmup.scores,
         num_samples,
         spacing=warmup.spacing,
+        history_every=every,
         overhead=overhead,
         shared=shared,
     )
@@ -119,10 +124,10 @@ def tune(
         # its fastest direction moves, and so that it costs at most 8% more.
         fastest = jnp.min(loop(0.0).time)
         history_every = jnp.clip(jnp.round(fastest / 4), 25, 200).astype(int)
-        measured = loop(1 / (step_gradients * history_every))
+        measured = loop(1 / (step_gradients * history_every), history_every)
         options = settings(measured, num_samples, alpha=alpha, history_every=history_every)
     else:
-        feedback_every = max(1, round(20 / step_gradients))
+        feedback_every = max(1, round(50 / step_gradients))  # 2% more
         measured = loop(1 / (step_gradients * feedback_every))
         options = settings(measured, num_samples, alpha=alpha)
         options["feedback_every"] = feedback_every
@@ -157,38 +162,57 @@ def _by_window(recipe, logdensity_fn, rng_key, positions, num_steps, options):
 
 
 def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, options):
-    """Dual averaging of one step size over all chains, then as many steps of the kernel itself."""
+    """Dual averaging of one step size over all chains, twice, then steps of the kernel itself.
+
+    After the first quarter of the steps each coordinate gets its scale; the second half is kept.
+    """
     begin, update, final = dual_averaging_adaptation(recipe.acceptance)
     num_chains = len(jax.tree.leaves(positions)[0])
+    quarter = num_steps // 4
+    scores_of = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))
+    flatten = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))
 
     def step(algorithm, n, states):
         keys = jax.random.split(jax.random.fold_in(rng_key, n), num_chains)
         return jax.vmap(algorithm.step)(keys, states)
 
+    def search(positions, scale, first):
+        pilot = lambda step_size: recipe.pilot(logdensity_fn, step_size, scale=scale, alpha=0.0)
+
+        def one(carry, n):
+            states, averaging = carry
+            states, info = step(pilot(jnp.exp(averaging.log_step_size)), n, states)
+            rate = jnp.mean(jnp.nan_to_num(info.inner_info.acceptance_rate))
+            return (states, update(averaging, rate)), states.position
+
+        carry = (jax.vmap(pilot(1.0).init)(positions), begin(1.0))
+        carry, path = jax.lax.scan(one, carry, first + jnp.arange(quarter))
+        return carry[0].position, final(carry[1]), path
+
     @jax.jit
     def run(positions):
-        def search(carry, n):
-            states, averaging = carry
-            pilot = recipe.pilot(logdensity_fn, jnp.exp(averaging.log_step_size), alpha=0.0)
-            states, info = step(pilot, n, states)
-            rate = jnp.mean(jnp.nan_to_num(info.inner_info.acceptance_rate))
-            return (states, update(averaging, rate)), None
-
-        half = num_steps // 2
-        states = jax.vmap(recipe.pilot(logdensity_fn, 1.0, alpha=0.0).init)(positions)
-        carry = (states, begin(1.0))
-        (states, averaging), _ = jax.lax.scan(search, carry, jnp.arange(half))
-        algorithm = recipe.build(logdensity_fn, final(averaging), alpha=0.0, **options)
+        dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
+        positions, _, path = search(positions, jnp.ones(dim), 0)
+        seen = jax.tree.map(lambda x: x[quarter // 2 :: max(1, quarter // 64)], path)
+        scale = _scale(flatten(seen), flatten(scores_of(seen)))
+        positions, step_size, _ = search(positions, scale, quarter)
+        algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **options)
 
         def record(states, n):
             states, _ = step(algorithm, n, states)
             return states, (states.position, getattr(states.inner_state, "logdensity_grad", None))
 
-        init_keys = jax.random.split(rng_key, num_chains)
-        states = jax.vmap(algorithm.init)(states.position, init_keys)
-        states, late = jax.lax.scan(record, states, half + jnp.arange(num_steps - half))
+        states = jax.vmap(algorithm.init)(positions, jax.random.split(rng_key, num_chains))
+        steps = 2 * quarter + jnp.arange(num_steps - 2 * quarter)
+        states, late = jax.lax.scan(record, states, steps)
         late = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), late)
-        return states.position, final(averaging), *late
+        return states.position, step_size, scale, *late
 
-    last, step_size, draws, scores = run(positions)
-    return last, options | {"step_size": step_size}, draws, scores
+    last, step_size, scale, draws, scores = run(positions)
+    return last, options | {"step_size": step_size, "scale": scale}, draws, scores
+
+
+def _scale(draws, scores):
+    """The root of sd(x) / sd(s), which is exact on a Gaussian whatever part of it was seen."""
+    ratio = jnp.std(draws, axis=(0, 1)) / jnp.std(scores, axis=(0, 1))
+    return jnp.sqrt(jnp.where(jnp.isfinite(ratio) & (ratio > 0), ratio, 1.0))

@@ -28,6 +28,7 @@ from rich.progress import (
 import srmc
 from srmc import _report
 from srmc._compare import Comparison, compare
+from srmc.bench import noharm as bench_noharm
 from srmc.bench import overhead as bench_overhead
 from srmc.targets import BUILT_IN, Target
 
@@ -130,6 +131,26 @@ def overhead(
         size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
         rows = bench_overhead.overhead(**size, on_progress=show)
     console.print(_report.overhead_table(rows))
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+@bench.command()
+def noharm(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors of means and second moments, repelled over plain, at equal cost, on many targets."""
+    if out is not None and not out.parent.is_dir():
+        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
+    try:
+        with _progress() as show:
+            rows = bench_noharm.noharm(target, kernel, quick=quick, on_progress=show)
+    except ValueError as error:
+        _fail(error)
+    console.print(_report.noharm_table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
 

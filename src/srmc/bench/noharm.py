@@ -42,9 +42,36 @@ CASES = {
     "mh": Case("mh", {}, 5000, 20_000),
     "mala": Case("mala", {}, 5000, 20_000),
     "hmc": Case("hmc", {"num_integration_steps": 10}, 1000, 1000),
-    "hmc-jittered": Case("hmc-jittered", {}, 1000, 1000),
     "nuts": Case("nuts", {}, 1000, 1000),
 }
+
+
+def noharm(
+    targets: list[str] | None = None,
+    kernels: list[str] | None = None,
+    *,
+    quick: bool = False,
+    on_progress: Callable[..., None] = lambda *args: None,
+) -> list[dict[str, Any]]:
+    """Rows for each kernel on each target; `quick` takes two of each, and short runs."""
+    names = targets or (["logistic", "banana"] if quick else list(TARGETS))
+    kernels = kernels or (["mala", "mh"] if quick else list(CASES))
+    check_names = (("targets", names, TARGETS), ("kernels", kernels, CASES))
+    for argument, given, known in check_names:
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ValueError(f"{argument} must be among {', '.join(known)}, got {unknown}")
+    rows: list[dict[str, Any]] = []
+    for kernel in kernels:
+        for name in names:
+            on_progress("noharm", len(rows), len(kernels) * len(names), f"{kernel} on {name}")
+            case = CASES[kernel]
+            if quick:
+                case = case._replace(num_warmup=1000, num_samples=2000)
+            row = study(TARGETS[name](), case, replicates=8 if quick else 48)
+            rows.append(row | {"target": name})
+    on_progress("noharm", len(rows), len(rows), "")
+    return rows
 
 
 class Errors(NamedTuple):
