@@ -39,6 +39,14 @@ def test_sample_writes_draws_summary_and_plot(tmp_path):
     assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_random_walks_pay_for_their_history_alone(tmp_path):
+    out = call("sample", "banana", "--kernel", "mh", "--alpha", "1", *FAST, "--out", tmp_path)
+    assert out.exit_code == 0, out.output
+    record = json.loads((tmp_path / "summary.json").read_text())
+    assert record["base"]["gradients"] == 0
+    assert 0 < record["repelled"]["gradients"] <= 2 * 4
+
+
 def test_sample_takes_a_log_density_from_a_file(tmp_path):
     model = tmp_path / "model.py"
     model.write_text(

@@ -56,6 +56,7 @@ def compare(
     fixed = {"num_integration_steps": leapfrogs or 10} if kernel == "hmc" else {}
     warmup = _tune.adapt(kernel, logdensity_fn, warm_key, positions, num_warmup, **fixed)
     loop, options = _tune.tune(kernel, warmup, num_steps, alpha=alpha, shared=not own_histories)
+    options["history_every"] = int(options["history_every"])
     parameters = warmup.parameters
     if step_size is not None:
         parameters["step_size"] = step_size
