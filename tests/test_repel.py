@@ -122,7 +122,7 @@ def test_long_runs_find_the_mean_and_forget(name, mode):
         **MODES[mode],
     )
     run = jax.vmap(
-        lambda key, x: chain(algorithm, key, x, steps, lambda s, i: (s.position, s.theta))
+        lambda key, x: short_chain(algorithm, key, x, steps, lambda s, i: (s.position, s.theta))
     )
     starts = jnp.log(jax.random.gamma(jax.random.key(5), SHAPES, (chains, 2)))
     _, (draws, theta) = run(jax.random.split(jax.random.key(3), chains), starts)
