@@ -95,3 +95,13 @@ def test_a_file_without_what_is_asked_is_named(tmp_path):
     assert "must also define initial_position" in " ".join(
         call("sample", f"{model}:logp", "--out", tmp_path).output.split()
     )
+
+
+def test_an_error_in_the_user_s_own_code_keeps_its_traceback(tmp_path):
+    model = tmp_path / "srmc_model.py"
+    model.write_text("initial_position = 0.0\ndef logp(x): raise ValueError('mine [alone]')\n")
+    out = call("sample", f"{model}:logp", "--out", tmp_path / "results")
+    assert out.exit_code == 2
+    assert "srmc_model.py" in out.output
+    assert "mine [alone]" in out.output
+    assert not (tmp_path / "results").exists()

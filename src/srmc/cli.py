@@ -93,6 +93,8 @@ def sample(
                 on_progress=show,
             )
     except (ValueError, TypeError) as error:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # which takes an empty folder only
         _fail(error)
     except KeyboardInterrupt:
         complaints.print("Interrupted before there was anything to compare.")
@@ -235,13 +237,11 @@ def _save(out: Path, comparison: Comparison, summaries: dict, call: dict[str, An
 
 
 def _fail(error: Exception) -> NoReturn:
-    """Report what was wrong with the call; an error of the user's own code keeps its traceback."""
+    """Report what was wrong with the call; what no check of ours raised keeps its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    if (
-        frames
-        and Path(frames[-1].filename).stem in sys.modules
-        and "srmc" not in str(Path(frames[-1].filename).parent)
-    ):
-        complaints.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
+    ours = Path(srmc.__file__).parent
+    if frames and ours not in Path(frames[-1].filename).parents:
+        text = "".join(traceback.format_exception(error))
+        complaints.print(text, markup=False, highlight=False, soft_wrap=True)
     complaints.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
     raise typer.Exit(2)
