@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from srmc import _run, _tune
 from srmc._checks import check_number, check_option
@@ -60,14 +59,12 @@ def compare(
     parameters = warmup.parameters
     if step_size is not None:
         parameters["step_size"] = step_size
-    _, unravel = ravel_pytree(target.position)
-    theta = jax.vmap(unravel)(loop.theta)
     on_progress("warm-up", num_warmup, num_warmup)
 
     def go(side, options):
         algorithm = _tune.RECIPES[kernel].build(logdensity_fn, **parameters, **options)
         init_keys = jax.random.split(init_key, num_chains)
-        states = jax.vmap(algorithm.init)(warmup.positions, init_keys, theta)
+        states = jax.vmap(algorithm.init)(warmup.positions, init_keys)
 
         def show(done, stats):
             remark = f"acceptance {np.nanmean(stats['acceptance_rate']):.2f}"
@@ -82,7 +79,7 @@ def compare(
     base, base_seconds = go("base", {"alpha": 0.0})
     if base.interrupted:
         raise KeyboardInterrupt
-    if alpha == 0 or (alpha == "auto" and not _tune.is_worthwhile(loop)):
+    if alpha == 0 or not _tune.is_on(loop):
         options = {"alpha": 0.0}
     repelled, repelled_seconds = go("repelled", options)
     if repelled.interrupted:
@@ -95,7 +92,8 @@ def compare(
             "slowest_autocorrelation_time": float(loop.time.max()),
             "top_eigenvalue": float(loop.top_eigenvalue),
             "explained": float(loop.explained),
-            "predicted_ratio": float(loop.ratio),
+            "explained_squares": float(loop.explained_squares),
+            "explained_products": float(loop.explained_products),
         },
     }
     seconds = {"base": base_seconds, "repelled": repelled_seconds}

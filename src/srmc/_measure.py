@@ -1,8 +1,8 @@
 """What plain draws tell about the loop of history and kernel, and the repellence that follows.
 
-In the moving frame, and in coordinates y that whiten the score, the push is a moving average of
-the base chain, v = -a EMA(z) with a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha).
-docs/tuning.md derives what is used here.
+In the moving frame, in whitened coordinates, the push is a moving average of the base chain's
+features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha). docs/tuning.md
+derives what is used here.
 """
 
 from typing import Any, NamedTuple
@@ -10,46 +10,70 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from srmc._history import Gain
+from srmc._field import Field, affine, translations
 from srmc._strength import watched
-from srmc._surrogate import shift
+from srmc._surrogate import along
 from srmc._target import all_finite
 
-DENSE_UP_TO = 256  # dimensions; beyond, the preconditioner is diagonal, and nothing is d x d
+FULL_UP_TO = 64  # dimensions; beyond, scalings take the place of all linear maps
+DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothing is d x d
 ALPHA = 10.0
 RHO = 0.8
-WORTHWHILE = 0.8  # the predicted error of the means, at equal cost, above which it stays off
+CLOSING = 0.3  # the last windows shrink as this share of the updates that are left
+TOLERANCE = 0.05
+USEFUL = 0.2  # the share that features must explain to act in a run that is looked at in part
+NUM_BATCHES = 16
+
+
+class Closing(NamedTuple):
+    """`gamma (1 + n / N)^-rho`, and more towards the end of a run of N updates.
+
+    What the last window leaves uncorrected is smaller the shorter that window is.
+    """
+
+    gamma: jax.Array
+    updates: jax.Array
+    rate: jax.Array
+
+    def __call__(self, n: jax.typing.ArrayLike) -> jax.Array:
+        left = jnp.asarray(self.updates - n, float)
+        shrink = jnp.clip(CLOSING * self.rate * left, jnp.minimum(10 * self.rate, 1.0), 1.0)
+        decay = (1 + n / self.updates) ** -RHO
+        return self.gamma * decay / jnp.where(left > 0, shrink, 1.0)
 
 
 class Loop(NamedTuple):
     """The measured loop.
 
-    preconditioner
-        A, the geometric mean of Cov(x) and of the inverse of Cov(s): a matrix, or a diagonal.
+    center, root
+        Whitened coordinates, x = center + R y, near the original ones; R is a matrix, or a
+        vector.
+    factors
+        The preconditioner: of the linear maps, and of the shifts, one over the mean square of
+        their features.
     rate
         g, the loop's rate a step.
-    theta
-        Where the history starts: what it would be, had it seen the plain draws.
     time, square_time
         Autocorrelation times, in steps, of the whitened scores and of their squares.
     top_eigenvalue
-        The largest eigenvalue of A Cov(s).
-    explained
-        The share of the squared error of the means that the scores explain.
-    ratio
-        The predicted squared error of the means, repelled over plain, at equal cost.
+        Of the second moment of the preconditioned features.
+    explained, explained_squares, explained_products
+        The share of the squared error of the means, of the variances and, with full matrices, of
+        the covariances, that the features explain.
     exponent
         The expected root mean square of the exponent scale.
     """
 
-    preconditioner: jax.Array
+    center: jax.Array
+    root: jax.Array
+    factors: tuple[jax.Array, jax.Array]
     rate: jax.Array
-    theta: jax.Array
     time: jax.Array
     square_time: jax.Array
     top_eigenvalue: jax.Array
     explained: jax.Array
-    ratio: jax.Array
+    explained_squares: jax.Array
+    explained_products: jax.Array
     exponent: jax.Array
 
 
@@ -59,114 +83,208 @@ def measure(
     num_samples: int,
     *,
     spacing: int = 1,
-    history_every: jax.typing.ArrayLike = 1,
-    overhead: jax.typing.ArrayLike = 0.0,
     shared: bool = True,
 ) -> Loop:
     """Measure the loop on plain draws and their scores, both (chain, draw, coordinate).
 
-    `spacing` is the number of steps from one draw to the next, `history_every` that from one
-    update of the history to the next, and `overhead` what repelling adds to the cost of a step,
-    relatively.
+    `spacing` is the number of steps from one draw to the next.
     """
-    num_chains, length, dim = draws.shape
-    preconditioner, pushed, whitened = _precondition(draws, scores)
-
-    time = jnp.maximum(spacing * _times(whitened), 1.0)
-    square_time = jnp.maximum(spacing * _times(whitened**2), 1.0)
+    num_chains, _, dim = draws.shape
+    center, root, y = _whiten(draws, scores)
+    s = scores * root if root.ndim == 1 else scores @ root
+    time = jnp.maximum(spacing * _times(s), 1.0)
+    square_time = jnp.maximum(spacing * _times(s**2), 1.0)
     together = num_chains if shared else 1
-    # The push changes second moments by g time / 2, relatively, against a standard error of
-    # sqrt(2 square_time / n) of theirs; where draws are slow it also smoothes them.
-    tolerance = 0.12 - 0.08 / jnp.mean(time)
+
+    # A window's average is taken off draws that are in the window, which changes second moments
+    # by g time / 2, relatively, against a standard error of sqrt(2 square_time / n) of theirs.
     rate = jnp.sqrt(
-        8 * tolerance * together * jnp.mean(square_time) / num_samples / jnp.mean(time**2)
+        8 * TOLERANCE * together * jnp.mean(square_time) / num_samples / jnp.mean(time**2)
     )
-    top = _top_eigenvalue(whitened.reshape(-1, dim))
-    rate = jnp.minimum(rate, 0.5 * (1 + ALPHA) / (1 + ALPHA * top))
+    scaled = 1 + y * s
+    # On the target itself E[s^2] >= 1 here; less of it is what a slow chain has not seen yet.
+    shift_square = jnp.maximum(jnp.mean(s**2, axis=(0, 1)), 1.0)
+    scale_square = jnp.maximum(jnp.mean(scaled**2, axis=(0, 1)), 0.5)
+    rows = [
+        (f / jnp.sqrt(n)).reshape(-1, dim) for f, n in ((s, shift_square), (scaled, scale_square))
+    ]
+    top = jnp.maximum(*(_top_eigenvalue(row) for row in rows))
+    rate = jnp.minimum(rate, 0.5 / top)
 
-    scale = jnp.var(draws, axis=(0, 1))[None, None]
-    scale = jnp.sqrt(jnp.where(scale > 0, scale, 1))
-    unexplained = jnp.sum(_long_run_variance((draws + pushed) / scale))
-    unexplained = unexplained / jnp.maximum(jnp.sum(_long_run_variance(draws / scale)), 1e-30)
-    explained = jnp.clip(1 - unexplained, 0, 1)
-    left = (1 + ALPHA) ** -2 + 1 / (rate * num_samples) + _thinning(time, history_every)
-    ratio = (1 - explained * (1 - left)) * (1 + overhead)
-
-    age = spacing * jnp.arange(length - 1, -1, -1)
-    weight = jnp.exp(-rate * age)
-    weight = weight / jnp.sum(weight)
-    recent = jnp.einsum("n,cnd->cd", weight, scores)
-    theta = jnp.mean(recent, axis=0, keepdims=True) if shared else recent
-    theta = jnp.broadcast_to(theta, recent.shape) / (1 + ALPHA)
-    exponent = jnp.sqrt(dim * rate * jnp.mean(time) / 2 / together)
-    loop = Loop(preconditioner, rate, theta, time, square_time, top, explained, ratio, exponent)
+    count = 2 * dim
+    linear = 1 / scale_square
+    explained_products = jnp.zeros(())
+    if dim <= FULL_UP_TO:
+        square = _mean_square_products(y, s)
+        explained_products = _explained_products(y, s, square)
+        # The noise of d^2 entries must stay small in every direction; and they must be of use.
+        weight = jnp.minimum(1.0, 0.3 * together / (dim * jnp.mean(time) * rate))
+        weight = jnp.where(explained_products > 0.1, weight, 0.0)
+        diagonal = jnp.eye(dim, dtype=bool)
+        linear = jnp.where(diagonal, linear, weight / (2 * square))
+        count = count + weight * dim * (dim - 1) / 2
+    exponent = jnp.sqrt(count * rate * jnp.mean(time) / 2 / together)
+    loop = Loop(
+        center,
+        root,
+        (linear, 1 / shift_square),
+        rate,
+        time,
+        square_time,
+        top,
+        _explained(y, -s / shift_square),
+        _explained(y**2, -2 * scaled / scale_square),
+        explained_products,
+        exponent,
+    )
     # A chain that overflowed or never moved tells nothing; then there is no push.
     known = all_finite(loop)
-    return jax.tree.map(lambda x: jnp.where(known, x, 0.0), loop)._replace(
-        ratio=jnp.where(known, loop.ratio, 1.0),
+    return jax.tree.map(lambda x: jnp.where(known, x, jnp.zeros_like(x)), loop)._replace(
+        root=jnp.where(known, root, jnp.eye(dim) if root.ndim == 2 else 1.0),
         rate=jnp.where(known, loop.rate, 1 / num_samples),
         time=jnp.where(known, loop.time, 1.0),
     )
 
 
-def _precondition(draws, scores):
-    """A, the geometric mean of Cov(x) and Cov(s)^-1; the scores times A, and times a root of A.
+def select(loop: Loop, history_every: jax.typing.ArrayLike = 1) -> Loop:
+    """Keep the features that explain something, for runs in which not every draw is looked at.
 
-    With L L^T = Cov(x) it is L (L^T Cov(s) L)^(-1/2) L^T. On a Gaussian the scores are linear in
-    the draws, so that A is the covariance exactly, however few and correlated the draws are.
+    Those that decorrelate within a few of the steps between looks would only add noise.
     """
-    dim = draws.shape[-1]
-    centred_draws = (draws - jnp.mean(draws, axis=(0, 1), keepdims=True)).reshape(-1, dim)
-    centred_scores = (scores - jnp.mean(scores, axis=(0, 1), keepdims=True)).reshape(-1, dim)
-    variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
-    if dim > DENSE_UP_TO:
-        a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
-        return a, scores * a[None, None], scores * jnp.sqrt(a)[None, None]
-    size = len(centred_draws)
-    ridge = 1e-2 * dim / (dim + size)
-    covariance = centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance)
-    root = jnp.linalg.cholesky(covariance)
-    turned = centred_scores @ root
-    values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
-    root = root @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
-    whitened = scores @ root
-    return root @ root.T, whitened @ root.T, whitened
+    linear, shifts = loop.factors
+    lost, lost_square = (_thinning(time, history_every) for time in (loop.time, loop.square_time))
+    useful = jnp.where(jnp.asarray(history_every) > 1, 2 * USEFUL, USEFUL)
+    is_slow_square = lost_square < 0.3
+    shifts = jnp.where((lost < 0.3) & (loop.explained * (1 - lost) > useful), shifts, 0.0)
+    keep = is_slow_square & (loop.explained_squares * (1 - lost_square) > useful)
+    if linear.ndim == 2:
+        pairs = is_slow_square[:, None] & is_slow_square & (loop.explained_products > useful)
+        keep = jnp.where(jnp.eye(len(keep), dtype=bool), keep, pairs)
+    return loop._replace(factors=(jnp.where(keep, linear, 0.0), shifts))
+
+
+def _thinning(time, every):
+    """By how much the mean of every m-th draw varies around the mean of all, relatively.
+
+    For an autoregression with this autocorrelation time.
+    """
+    lag = (time - 1) / (time + 1)
+    return every * (1 + lag**every) / (1 - lag**every) / time - 1
 
 
 def settings(
-    loop: Loop, num_samples: int, *, alpha: Any = "auto", history_every: Any = 1
+    loop: Loop,
+    num_samples: int,
+    *,
+    alpha: Any = "auto",
+    history_every: Any = 1,
+    form: str = "affine",
 ) -> dict[str, Any]:
-    """The keywords of `repel` for a measured loop, and any alpha."""
-    auto = isinstance(alpha, str)
-    alpha = ALPHA if auto else alpha
-    strength = jnp.where(loop.ratio < WORTHWHILE, alpha, 0.0) if auto else alpha
+    """The keywords of `repel` for a measured loop, and any alpha; `form` may be "shift"."""
+    alpha = ALPHA if isinstance(alpha, str) else alpha
     updates = num_samples / history_every
     gamma = jnp.minimum(loop.rate * history_every, 0.5) / (1 + alpha)
+    linear, shifts = loop.factors
+    field: Field = affine(loop.center, loop.root, full=linear.ndim == 2)
+    factors: Any = loop.factors
+    if form == "shift":
+        field, factors = translations(loop.root, limit=1.0), shifts
+    field = _bounded(field, factors)
     return {
-        "alpha": watched(strength, limit=jnp.maximum(3 * loop.exponent, 0.3)),
-        "gain": Gain(RHO, gamma * updates**RHO, updates),
-        "surrogate": shift(preconditioner=loop.preconditioner),
-        "frame": "moving",
+        "alpha": watched(alpha, limit=jnp.maximum(3 * loop.exponent, 0.3)),
+        "gain": Closing(gamma, updates, loop.rate * history_every),
+        "surrogate": along(field, factors),
         "history_every": history_every,
     }
 
 
-def _thinning(time: jax.Array, every: jax.typing.ArrayLike) -> jax.Array:
-    """By how much the mean of every m-th draw varies around the mean of all, relatively.
+def _bounded(field: Field, factors: Any, most: float = 10.0) -> Field:
+    """The field with features within so many of their root mean squares.
 
-    For an autoregression with this autocorrelation time, averaged over the coordinates.
+    A chain that leaves what warm-up has seen must not fill the history in a few steps.
     """
-    lag = (time - 1) / (time + 1)
-    thinned = every * (1 + lag**every) / (1 - lag**every)
-    return jnp.sum(thinned - time) / jnp.sum(time)
+
+    def feature(x, s):
+        clip = lambda f, a: jnp.clip(f, -most * _size(a, f), most * _size(a, f))
+        return jax.tree.map(clip, field.feature(x, s), factors)
+
+    return field._replace(feature=feature)
 
 
-def _long_run_variance(series: jax.Array, num_batches: int = 16) -> jax.Array:
+def _size(factor, like):
+    return jnp.where(factor > 0, jnp.where(factor > 0, factor, 1.0) ** -0.5, 1.0).astype(like.dtype)
+
+
+def _whiten(draws, scores):
+    """Coordinates x = center + R y in which both draws and scores are near white, and y.
+
+    R R^T = A is the geometric mean of Cov(x) and Cov(s)^-1: with L L^T = Cov(x) it is
+    L (L^T Cov(s) L)^(-1/2) L^T. On a Gaussian the scores are linear in the draws, so that A is
+    the covariance, and the centre, mean(x) + A mean(s), the mean, however few the draws are.
+    Of all roots of A this one keeps y closest to the original coordinates.
+    """
+    dim = draws.shape[-1]
+    mean_draw, mean_score = (jnp.mean(x, axis=(0, 1)) for x in (draws, scores))
+    centred_draws = (draws - mean_draw).reshape(-1, dim)
+    centred_scores = (scores - mean_score).reshape(-1, dim)
+    variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
+    if dim > DENSE_UP_TO:
+        a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
+        center, root = mean_draw + a * mean_score, jnp.sqrt(a)
+        return center, root, (draws - center) / root
+    size = len(centred_draws)
+    ridge = 1e-2 * dim / (dim + size)
+    lower = jnp.linalg.cholesky(centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance))
+    turned = centred_scores @ lower
+    values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
+    lower = lower @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
+    a = lower @ lower.T
+    scale = jnp.sqrt(jnp.diag(a))
+    values, vectors = jnp.linalg.eigh(a / scale / scale[:, None])
+    values = jnp.sqrt(jnp.maximum(values, 1e-7))
+    root = scale[:, None] * ((vectors * values) @ vectors.T)
+    inverse = ((vectors / values) @ vectors.T) / scale
+    center = mean_draw + a @ mean_score
+    return center, root, (draws - center) @ inverse.T
+
+
+def _mean_square_products(y, s):
+    """The mean square of (s_i y_j + s_j y_i)/2, without an array of draws by d by d."""
+    y, s = (x.reshape(-1, x.shape[-1]) for x in (y, s))
+    squares = (s**2).T @ y**2
+    mixed = (s * y).T @ (s * y)
+    return jnp.maximum((squares + squares.T + 2 * mixed) / (4 * len(y)), 0.25)
+
+
+def _explained_products(y, s, square):
+    """The share of the long-run variance of y_i y_j, i not j, that its feature explains."""
+    y, s = _batches(y), _batches(s)
+    product = jnp.einsum("cbni,cbnj->cbij", y, y) / y.shape[2]
+    feature = jnp.einsum("cbni,cbnj->cbij", s, y) / y.shape[2]
+    feature = (feature + jnp.swapaxes(feature, 2, 3)) / 2
+    off = 1 - jnp.eye(y.shape[-1])
+    before, after = (
+        jnp.sum(off * jnp.var(x, axis=(0, 1))) for x in (product, product + feature / square)
+    )
+    return jnp.where(before > 0, jnp.clip(1 - after / before, 0, 1), 0.0)
+
+
+def _explained(series, part):
+    """The share of the long-run variance of a series that a part of it makes up."""
+    before, after = (jnp.sum(_long_run_variance(x)) for x in (series, series - part))
+    return jnp.clip(1 - after / jnp.maximum(before, 1e-30), 0, 1)
+
+
+def _batches(series):
+    length = series.shape[1] // NUM_BATCHES
+    used = series[:, -length * NUM_BATCHES :]
+    return used.reshape(series.shape[0], NUM_BATCHES, length, -1)
+
+
+def _long_run_variance(series: jax.Array) -> jax.Array:
     """Batch-means estimate of n Var(mean), over (chain, draw, coordinate)."""
-    length = series.shape[1] // num_batches
-    used = series[:, -length * num_batches :]
-    means = used.reshape(series.shape[0], num_batches, length, -1).mean(axis=2)
-    return length * jnp.var(means, axis=(0, 1), ddof=1)
+    batches = _batches(series)
+    return batches.shape[2] * jnp.var(batches.mean(axis=2), axis=(0, 1), ddof=1)
 
 
 def _times(series: jax.Array) -> jax.Array:

@@ -10,9 +10,10 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import _history
 from srmc._checks import check_count, check_option, is_concrete
+from srmc._field import Field
 from srmc._kernel import Kernel
 from srmc._strength import Seen, Strength, as_strength
-from srmc._surrogate import Surrogate, move, tilt
+from srmc._surrogate import Surrogate, along, tilt
 from srmc._target import LogDensity, all_finite, as_position, check_start, like, rejecting
 from srmc._when import when
 
@@ -25,7 +26,7 @@ class RepelState(NamedTuple):
     position
         The draw, X.
     theta
-        The history: the running average of the score.
+        The history: the running average of the score, or of a field's features.
     alpha
         The strength of the next step.
     step
@@ -33,10 +34,10 @@ class RepelState(NamedTuple):
     inner_state
         The base kernel's state; in the moving frame its position is the base chain's, Z.
     feature
-        The score that was seen last.
+        The score, or features, that were seen last.
     feedback
-        The score of the draw minus the score of the base chain, when both were seen last; it
-        stays 0 unless `feedback_every` is more than 1.
+        The feature of the draw minus that of the base chain, when both were seen last; it stays
+        0 unless `feedback_every` is more than 1.
     is_inside
         In the moving frame, whether the move was found acceptable when it was looked at last.
     strength_state
@@ -60,7 +61,8 @@ class RepelInfo(NamedTuple):
     inner_info
         The base kernel's own report.
     exponent
-        The exponent scale `alpha |(A theta)·s(X)|`; repellence is mild while it is below 1.
+        The exponent scale `alpha |(A theta)·s(X)|`, with features in place of the score along a
+        field; repellence is mild while it is below 1.
     gradients
         Evaluations of the score that the step took; -1 if the kernel takes them in a loop and
         does not report `num_integration_steps`.
@@ -88,7 +90,7 @@ def repel(
     *args: Any,
     alpha: float | Strength = 1.0,
     gain: Callable[[jax.Array], jax.Array] | None = None,
-    surrogate: Surrogate | None = None,
+    surrogate: Surrogate | Field | None = None,
     frame: str | None = None,
     history_every: int = 1,
     history_average: bool = False,
@@ -115,13 +117,15 @@ def repel(
     gain
         The weight of the n-th score in the history; `srmc.gain()` if not given.
     surrogate
-        `srmc.tilt()`, the paper's and the default, or `srmc.shift()`.
+        `srmc.tilt()`, the paper's and the default, or `srmc.shift()`; or a field to move along,
+        such as `srmc.affine()`.
     frame
         "fixed": the chain stays where it is when the target moves, as in the paper. "moving",
-        for `shift` alone: it moves along; the base chain is then the plain one, whatever alpha
-        is. A move that is found to cost more than 10 + d in log density is not made, and counts
-        as not finite; moves are looked at when the history is. The default is "fixed" for a tilt
-        and for kernels with short steps (random walks, Langevin, Barker), else "moving".
+        for `shift` and fields alone: it moves along; the base chain is then the plain one,
+        whatever alpha is. A move that is found to cost more than 10 + d in log density is not
+        made, and counts as not finite; moves are looked at when the history is. The default is
+        "moving" for a field, "fixed" for a tilt and for kernels with short steps (random walks,
+        Langevin, Barker), else "moving".
     history_every
         Update the history, and so the surrogate, once in so many steps.
     history_average
@@ -141,11 +145,17 @@ def repel(
     """
     kernel = Kernel(algorithm, args, kwargs)
     surrogate = tilt() if surrogate is None else surrogate
+    surrogate = along(surrogate) if isinstance(surrogate, Field) else surrogate
     if not isinstance(surrogate, Surrogate):
-        raise TypeError(f"surrogate must be srmc.tilt() or srmc.shift(), got {surrogate!r}")
+        raise TypeError(
+            f"surrogate must be srmc.tilt(), srmc.shift() or a field, got {surrogate!r}"
+        )
     if frame is None:
-        frame = "fixed" if kernel.is_local or not surrogate.carries else "moving"
+        stays = kernel.is_local or not surrogate.carries
+        frame = "fixed" if stays and surrogate.bend is not None else "moving"
     check_option("frame", frame, ("fixed", "moving"))
+    if frame == "fixed" and surrogate.bend is None:
+        raise ValueError("frame='fixed' needs srmc.tilt() or srmc.shift(); a field moves the state")
     if frame == "moving" and not surrogate.carries:
         raise ValueError("frame='moving' needs surrogate=srmc.shift(); the tilt has no such frame")
     moving = frame == "moving"
@@ -168,26 +178,33 @@ def repel(
     plain = not isinstance(alpha, Strength) and is_concrete(alpha) and float(alpha) == 0.0
 
     target = rejecting(logdensity_fn)
-    bent = surrogate.bend(target)
+    field = surrogate.field
+    bent = None if surrogate.bend is None else surrogate.bend(target)
     bends = not (plain or moving)  # whether the kernel acts on the surrogate
 
     def when_due(due, function, operand):
         always = each_step and feedback_every == 1
         return function(operand) if always else when(due, function, operand)
 
+    def cached_feature(inner_state, otherwise):
+        """The feature of the base chain, from the score that the kernel has cached."""
+        if hasattr(inner_state, "logdensity_grad"):
+            return field.feature(inner_state.position, inner_state.logdensity_grad)
+        return otherwise
+
     def init(position, rng_key=None, theta=None):
         position = as_position(position)
         check_start(logdensity_fn, position, with_score=not plain)
-        zeros = optax.tree.zeros_like(position)
+        zeros = field.init(position)
         inner_state = kernel.init(target, position, rng_key, needs_gradient=feedback_every > 1)
-        feature = getattr(inner_state, "logdensity_grad", zeros)
+        feature = cached_feature(inner_state, zeros)
         if history_average and not plain:
-            feature = jax.grad(target)(position)
+            feature = field.feature(position, jax.grad(target)(position))
         feature = optax.tree.where(all_finite(feature), feature, zeros)
         first_alpha, strength_state = strength.init()
         return RepelState(
             position,
-            zeros if theta is None else like("theta", theta, position),
+            zeros if theta is None else like("theta", theta, zeros),
             first_alpha,
             jnp.zeros((), int),
             inner_state,
@@ -220,7 +237,8 @@ def repel(
     def look(operand):
         position, floor, _, _ = operand
         value, score = jax.value_and_grad(target)(position)
-        return position, floor, score, jnp.isfinite(value) & (value > floor)
+        feature = field.feature(position, score)
+        return position, floor, feature, jnp.isfinite(value) & (value > floor)
 
     def step(rng_key, state):
         # The surrogate stands still from one update of the history to the next.
@@ -240,19 +258,20 @@ def repel(
         position, feedback = inner_state.position, state.feedback
 
         if plain:
-            feature = getattr(inner_state, "logdensity_grad", state.feature)
+            feature = cached_feature(inner_state, state.feature)
             inside = state.is_inside
         else:
             base, floor = position, -jnp.inf
             if moving:
-                position = move(base, alpha, u)
+                weights = jax.tree.map(lambda leaf: alpha.astype(leaf.dtype) * leaf, u)
+                position = field.flow(base, weights)
                 floor = getattr(inner_state, "logdensity", floor) - 10 - optax.tree.size(base)
             unseen = (position, jnp.asarray(floor), state.feature, state.is_inside)
             position, _, feature, inside = when_due(looks, look, unseen)
             if moving:
                 position = optax.tree.where(inside, position, base)
                 # The draw that is kept in place of a refused one is what the history sees.
-                kept = getattr(inner_state, "logdensity_grad", optax.tree.zeros_like(base))
+                kept = cached_feature(inner_state, optax.tree.zeros_like(theta))
             if feedback_every > 1:
                 fresh = optax.tree.sub(feature, kept)
                 feedback = optax.tree.where(looks & all_finite(fresh), fresh, feedback)

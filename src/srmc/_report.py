@@ -123,22 +123,73 @@ def overhead_table(rows: list[dict]) -> Table:
     return out
 
 
-def noharm_table(rows: list[dict]) -> Table:
-    """The rows of `srmc bench noharm`, and their geometric means a kernel."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
-    for column in ("kernel", "target", "means", "second moments", "on", "predicted"):
-        out.add_column(column, justify="left" if column in ("kernel", "target") else "right")
+_FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")
+
+
+def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
+    """A line for each row of `srmc bench noharm`, with geometric means a kernel."""
+    lines = []
     for kernel in dict.fromkeys(row["kernel"] for row in rows):
         mine = [row for row in rows if row["kernel"] == kernel]
         for row in mine:
-            errors = [f"{row[k]['ratio']:.3f} ± {row[k]['error']:.3f}" for k in ("mean", "second")]
-            out.add_row(
-                kernel, row["target"], *errors, f"{row['on']:.2f}", f"{row['predicted']:.2f}"
-            )
-        means = [np.exp(np.mean([np.log(r[k]["ratio"]) for r in mine])) for k in ("mean", "second")]
-        out.add_row(kernel, "geometric mean", *(f"{m:.3f}" for m in means), end_section=True)
-    out.caption = "At equal cost, over replicates; on: the share of runs that were repelled at all."
+            errors = [row["errors"].get(side, {}).get(name) for name in _FUNCTIONALS]
+            cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
+            lines.append([kernel, row["target"], *cells])
+        line = [kernel, "geometric mean"]
+        for name in _FUNCTIONALS:
+            ratios = [r["errors"].get(side, {}).get(name, {}).get("ratio") for r in mine]
+            known = [r for r in ratios if r is not None and np.isfinite(r) and r > 0]
+            line.append(f"{np.exp(np.mean(np.log(known))):.3g}" if known else "")
+        lines.append(line)
+    return lines
+
+
+def _cell(ratio: float, error: float) -> str:
+    if not np.isfinite(ratio):
+        return "not finite"
+    return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
+
+
+def noharm_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench noharm`."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    for column in ("kernel", "target", *_FUNCTIONALS):
+        out.add_column(column, justify="left" if column in ("kernel", "target") else "right")
+    for line in noharm_cells(rows):
+        out.add_row(*line, end_section=line[1] == "geometric mean")
+    out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
     return out
+
+
+def noharm_page(rows: list[dict]) -> str:
+    """The same as Markdown, with all that stands beside it."""
+    sides = {
+        "repelled": 'Repelled, `alpha="auto"`',
+        "shift": "The shift alone",
+        "paper": "The paper's settings (alpha = 1, rho = 0.6, tilt, fixed frame)",
+        "zv1": "Control variates of first order on the plain draws",
+        "zv2": "Control variates of second order on the plain draws",
+    }
+    parts = []
+    groups = dict.fromkeys((row["chains"], str(row["alpha"])) for row in rows)
+    for chains, alpha in groups:
+        mine = [r for r in rows if (r["chains"], str(r["alpha"])) == (chains, alpha)]
+        for side, title in sides.items():
+            if not any(side in row["errors"] for row in mine):
+                continue
+            what = "one chain" if chains == 1 else f"{chains} chains, pooled, one history"
+            if alpha != "auto":
+                title = f"Repelled, alpha dealt out from {alpha}"
+            parts += [f"## {title}, {what}", ""]
+            parts += ["| kernel | target | " + " | ".join(_FUNCTIONALS) + " |"]
+            parts += ["|---|---|" + "---:|" * len(_FUNCTIONALS)]
+            parts += ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
+            parts += [""]
+            if side == "repelled":
+                bad = sum(row["non_finite_results"] for row in mine)
+                runs = sum(row["replicates"] for row in mine)
+                parts += [f"Results that are not finite: {bad}, in {runs} runs.", ""]
+    return "\n".join(parts)
 
 
 def plot(base: Run, repelled: Run, truth: Moments | None, path: Path, title: str) -> None:

@@ -1,6 +1,6 @@
 """The surrogate: the target bent away from what the history has seen.
 
-Both surrogates see the history through the direction `u = A theta` and the strength alpha alone.
+A surrogate sees the history through the direction `u = A theta` and the strength alpha alone.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_number, check_option
+from srmc._field import Field, translations
 from srmc._target import LogDensity
 
 PyTree = Any
@@ -21,21 +22,25 @@ class Surrogate(NamedTuple):
     """A way to bend a target.
 
     bend
-        Turns a log density of `x` into one of `(x, u, alpha)`.
+        Turns a log density of `x` into one of `(x, u, alpha)`; None if it is only ever moved.
     precondition
         Turns theta into the direction `u`.
     value_gradients, gradient_gradients, gradient_hvps
         Gradients of the target that one value takes, and that one value with its gradient takes;
         and how many of the latter are Hessian-vector products.
+    field
+        What the history averages: the features of this field.
     carries
-        Whether the target merely moves, by `alpha u`, so that the state can travel with it.
+        Whether the target merely moves, along `alpha u` of the field, so that the state can
+        travel with it.
     """
 
-    bend: Callable[[LogDensity], Callable[[PyTree, PyTree, jax.Array], jax.Array]]
+    bend: Callable[[LogDensity], Callable[[PyTree, PyTree, jax.Array], jax.Array]] | None
     precondition: Callable[[PyTree], PyTree]
     value_gradients: int
     gradient_gradients: int
     gradient_hvps: int
+    field: Field
     carries: bool
 
 
@@ -58,7 +63,28 @@ def shift(preconditioner: Any = None) -> Surrogate:
     def bend(logdensity_fn):
         return lambda x, u, alpha: logdensity_fn(move(x, -alpha, u))
 
-    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, 0, carries=True)
+    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, 0, translations(), carries=True)
+
+
+def along(field: Field, preconditioner: Any = None) -> Surrogate:
+    """The target moved along the flow of a field, by `alpha A theta`; for the moving frame alone.
+
+    `preconditioner` is A: a function of theta, or a pytree of factors in the structure of theta.
+    The loop has one rate in all its features if these are one over their second moments.
+    """
+    if not isinstance(field, Field):
+        raise TypeError(f"field must be srmc.affine() or another field, got {field!r}")
+    for factor in [] if callable(preconditioner) else jax.tree.leaves(preconditioner):
+        check_number("preconditioner", factor, at_least=0.0, scalar=False)
+
+    def precondition(theta):
+        if preconditioner is None:
+            return theta
+        if callable(preconditioner):
+            return preconditioner(theta)
+        return jax.tree.map(lambda t, a: jnp.asarray(a, t.dtype) * t, theta, preconditioner)
+
+    return Surrogate(None, precondition, 0, 1, 0, field, carries=True)
 
 
 def tilt(
@@ -113,7 +139,8 @@ def tilt(
 
         return tilted
 
-    return Surrogate(bend, _preconditioner(preconditioner), 1, *cost, carries=False)
+    a = _preconditioner(preconditioner)
+    return Surrogate(bend, a, 1, *cost, translations(), carries=False)
 
 
 def _forward(value_and_score, score, x, u, alpha, eps):

@@ -13,7 +13,8 @@ from jax.flatten_util import ravel_pytree
 
 from srmc import _samplers
 from srmc._checks import check_count, check_option
-from srmc._measure import WORTHWHILE, Loop, measure, settings
+from srmc._measure import Loop, measure, select, settings
+from srmc._repel import repel
 from srmc._run import CHAINS
 from srmc._target import LogDensity
 
@@ -39,6 +40,17 @@ def _one_leapfrog(logdensity_fn, step_size, scale, **options):
     return _samplers.hmc(logdensity_fn, step_size, 1, scale**2, **options)
 
 
+def _jittered_hmc(logdensity_fn, step_size, num_integration_steps, inverse_mass_matrix, **options):
+    return repel(
+        blackjax.dynamic_hmc,
+        logdensity_fn,
+        step_size=step_size,
+        inverse_mass_matrix=inverse_mass_matrix,
+        integration_steps_fn=lambda key: jax.random.randint(key, (), 1, 2 * num_integration_steps),
+        **options,
+    )
+
+
 # An unadjusted kernel accepts everything; it borrows the step at which its adjusted sibling
 # rarely rejects, so that its bias is small. A density counts as half a gradient.
 RECIPES = {
@@ -47,6 +59,7 @@ RECIPES = {
     "uld": Recipe(_samplers.uld, _one_leapfrog, 0.95, 1),
     "mala": Recipe(_samplers.mala, _samplers.mala, 0.574, 1),
     "hmc": Recipe(_samplers.hmc, blackjax.hmc, 0.8, 10),
+    "jittered_hmc": Recipe(_jittered_hmc, blackjax.hmc, 0.8, 10),
     "nuts": Recipe(_samplers.nuts, blackjax.nuts, 0.8, 10),
 }
 
@@ -83,8 +96,7 @@ def adapt(
     """Find the step size, and for HMC and NUTS the diagonal metric, over all chains at once."""
     check_option("kernel", kernel, RECIPES)
     check_count("num_steps", num_steps, at_least=100)
-    by_window = kernel in ("hmc", "nuts")
-    find = _by_window if by_window else _by_acceptance
+    find = _by_window if kernel in ("hmc", "jittered_hmc", "nuts") else _by_acceptance
     last, parameters, positions, gradients = find(
         RECIPES[kernel], logdensity_fn, rng_key, positions, num_steps, options
     )
@@ -98,41 +110,38 @@ def adapt(
     return Warmup(last, parameters, draws, flatten(gradients), spacing, draws.shape[1] + 32)
 
 
-def is_worthwhile(loop: Loop) -> jax.Array:
-    """Whether `alpha="auto"` repels at all: the prediction must beat the plain kernel clearly."""
-    return loop.ratio < WORTHWHILE
+def is_on(loop: Loop) -> jax.Array:
+    """Whether any feature acts."""
+    return jnp.any(jnp.array([jnp.any(factor > 0) for factor in loop.factors]))
 
 
 def tune(
-    kernel: str, warmup: Warmup, num_samples: int, *, alpha: Any = "auto", shared: bool = True
+    kernel: str,
+    warmup: Warmup,
+    num_samples: int,
+    *,
+    alpha: Any = "auto",
+    shared: bool = True,
+    form: str = "affine",
 ) -> tuple[Loop, dict[str, Any]]:
     """Measure the loop on a warm-up; return it, and the keywords of `repel` that suit it."""
     step_gradients = RECIPES[kernel].step_gradients
     if "num_integration_steps" in warmup.parameters:
         step_gradients = warmup.parameters["num_integration_steps"]
-    loop = lambda overhead, every=1: measure(
-        warmup.draws,
-        warmup.scores,
-        num_samples,
-        spacing=warmup.spacing,
-        history_every=every,
-        overhead=overhead,
-        shared=shared,
-    )
+    loop = measure(warmup.draws, warmup.scores, num_samples, spacing=warmup.spacing, shared=shared)
+    # 5% to 20% more gradients; a kernel without any has its history thinned, to a fraction
+    # of the time in which its fastest direction moves.
     if kernel == "mh":
-        # The history of a kernel without gradients is thinned to a fraction of the time in which
-        # its fastest direction moves, and so that it costs at most 8% more.
-        fastest = jnp.min(loop(0.0).time)
-        history_every = jnp.clip(jnp.round(fastest / 4), 25, 200).astype(int)
-        measured = loop(1 / (step_gradients * history_every), history_every)
-        options = settings(measured, num_samples, alpha=alpha, history_every=history_every)
+        every = jnp.clip(jnp.round(jnp.min(loop.time) / 4), 20, 200).astype(int)
+        loop = select(loop, every)
+        options = settings(loop, num_samples, alpha=alpha, history_every=every, form=form)
     else:
-        feedback_every = max(1, round(50 / step_gradients))  # 2% more
-        measured = loop(1 / (step_gradients * feedback_every))
-        options = settings(measured, num_samples, alpha=alpha)
+        feedback_every = 1 if step_gradients >= 5 else round(20 / step_gradients)
+        loop = loop if feedback_every == 1 else select(loop)
+        options = settings(loop, num_samples, alpha=alpha, form=form)
         options["feedback_every"] = feedback_every
     options["history_axis"] = CHAINS if shared else None
-    return measured, options
+    return loop, options
 
 
 def _by_window(recipe, logdensity_fn, rng_key, positions, num_steps, options):

@@ -141,20 +141,48 @@ def overhead(
 def noharm(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
+    alpha: Annotated[
+        list[float] | None, typer.Option(help="Fixed strengths, dealt out to the replicates.")
+    ] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 64,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """Errors of means and second moments, repelled over plain, at equal cost, on many targets."""
+    """Errors of repelled over plain kernels, at equal cost, on many targets."""
     if out is not None and not out.parent.is_dir():
         _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     try:
         with _progress() as show:
-            rows = bench_noharm.noharm(target, kernel, quick=quick, on_progress=show)
+            rows = bench_noharm.noharm(
+                target,
+                kernel,
+                chains=chains,
+                alpha=alpha or "auto",
+                replicates=replicates,
+                seed=seed,
+                quick=quick,
+                on_progress=show,
+            )
     except ValueError as error:
         _fail(error)
     console.print(_report.noharm_table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+@bench.command()
+def page(
+    rows: Annotated[list[Path], typer.Argument(help="JSON files of `srmc bench noharm`.")],
+    out: Annotated[Path, typer.Option(help="A Markdown file.")],
+) -> None:
+    """Tables of `srmc bench noharm` as a page."""
+    found = [row for path in rows for row in json.loads(path.read_text())]
+    head = (
+        "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
+    )
+    out.write_text(head + _report.noharm_page(found))
 
 
 @contextlib.contextmanager
