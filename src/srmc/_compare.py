@@ -91,8 +91,8 @@ def compare(
             "loop_rate": float(loop.rate),
             "slowest_autocorrelation_time": float(loop.time.max()),
             "top_eigenvalue": float(loop.top_eigenvalue),
-            "explained": float(loop.explained),
-            "explained_squares": float(loop.explained_squares),
+            "explained": float(loop.explained.mean()),
+            "explained_squares": float(loop.explained_squares.mean()),
             "explained_products": float(loop.explained_products),
         },
     }

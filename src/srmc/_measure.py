@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from srmc._field import Field, affine, translations
+from srmc._history import Gain
 from srmc._strength import watched
 from srmc._surrogate import along
 from srmc._target import all_finite
@@ -19,27 +20,9 @@ FULL_UP_TO = 64  # dimensions; beyond, scalings take the place of all linear map
 DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothing is d x d
 ALPHA = 10.0
 RHO = 0.8
-CLOSING = 0.3  # the last windows shrink as this share of the updates that are left
-TOLERANCE = 0.05
-USEFUL = 0.2  # the share that features must explain to act in a run that is looked at in part
+TOLERANCE = 0.1
+USEFUL = 0.15  # the share that features must explain, or they do not act
 NUM_BATCHES = 16
-
-
-class Closing(NamedTuple):
-    """`gamma (1 + n / N)^-rho`, and more towards the end of a run of N updates.
-
-    What the last window leaves uncorrected is smaller the shorter that window is.
-    """
-
-    gamma: jax.Array
-    updates: jax.Array
-    rate: jax.Array
-
-    def __call__(self, n: jax.typing.ArrayLike) -> jax.Array:
-        left = jnp.asarray(self.updates - n, float)
-        shrink = jnp.clip(CLOSING * self.rate * left, jnp.minimum(10 * self.rate, 1.0), 1.0)
-        decay = (1 + n / self.updates) ** -RHO
-        return self.gamma * decay / jnp.where(left > 0, shrink, 1.0)
 
 
 class Loop(NamedTuple):
@@ -58,8 +41,8 @@ class Loop(NamedTuple):
     top_eigenvalue
         Of the second moment of the preconditioned features.
     explained, explained_squares, explained_products
-        The share of the squared error of the means, of the variances and, with full matrices, of
-        the covariances, that the features explain.
+        The share of the squared error of each mean, of each variance and, with full matrices, of
+        all covariances, that the features explain.
     exponent
         The expected root mean square of the exponent scale.
     """
@@ -91,7 +74,7 @@ def measure(
     """
     num_chains, _, dim = draws.shape
     center, root, y = _whiten(draws, scores)
-    s = scores * root if root.ndim == 1 else scores @ root
+    s = scores * root[None, None] if root.ndim == 1 else scores @ root
     time = jnp.maximum(spacing * _times(s), 1.0)
     square_time = jnp.maximum(spacing * _times(s**2), 1.0)
     together = num_chains if shared else 1
@@ -106,24 +89,26 @@ def measure(
     shift_square = jnp.maximum(jnp.mean(s**2, axis=(0, 1)), 1.0)
     scale_square = jnp.maximum(jnp.mean(scaled**2, axis=(0, 1)), 0.5)
     rows = [
-        (f / jnp.sqrt(n)).reshape(-1, dim) for f, n in ((s, shift_square), (scaled, scale_square))
+        (f / jnp.sqrt(n)[None, None]).reshape(-1, dim)
+        for f, n in ((s, shift_square), (scaled, scale_square))
     ]
     top = jnp.maximum(*(_top_eigenvalue(row) for row in rows))
     rate = jnp.minimum(rate, 0.5 / top)
 
-    count = 2 * dim
+    count: Any = 2 * dim
     linear = 1 / scale_square
     explained_products = jnp.zeros(())
     if dim <= FULL_UP_TO:
         square = _mean_square_products(y, s)
         explained_products = _explained_products(y, s, square)
-        # The noise of d^2 entries must stay small in every direction; and they must be of use.
+        # The noise of d^2 entries must stay small in every direction.
         weight = jnp.minimum(1.0, 0.3 * together / (dim * jnp.mean(time) * rate))
-        weight = jnp.where(explained_products > 0.1, weight, 0.0)
         diagonal = jnp.eye(dim, dtype=bool)
-        linear = jnp.where(diagonal, linear, weight / (2 * square))
+        linear = jnp.where(diagonal, linear[None], weight / (2 * square))
         count = count + weight * dim * (dim - 1) / 2
-    exponent = jnp.sqrt(count * rate * jnp.mean(time) / 2 / together)
+    # (A theta)·phi has this variance, and a mean of up to twice as much: theta has seen the draw.
+    spread = count * rate * jnp.mean(time) / 2 / together
+    exponent = jnp.sqrt(spread) + 2 * spread
     loop = Loop(
         center,
         root,
@@ -132,8 +117,8 @@ def measure(
         time,
         square_time,
         top,
-        _explained(y, -s / shift_square),
-        _explained(y**2, -2 * scaled / scale_square),
+        _explained(y, -s / shift_square[None, None]),
+        _explained(y**2, -2 * scaled / scale_square[None, None]),
         explained_products,
         exponent,
     )
@@ -147,20 +132,19 @@ def measure(
 
 
 def select(loop: Loop, history_every: jax.typing.ArrayLike = 1) -> Loop:
-    """Keep the features that explain something, for runs in which not every draw is looked at.
+    """Switch the loop off if the scores explain too little of the means.
 
-    Those that decorrelate within a few of the steps between looks would only add noise.
+    If the history sees one draw of many, what decorrelates in between would only add noise, and
+    is left out; what is left moves at half the rate, since scalings do not make up for shifts.
     """
-    linear, shifts = loop.factors
+    thinned = jnp.asarray(history_every) > 1
     lost, lost_square = (_thinning(time, history_every) for time in (loop.time, loop.square_time))
-    useful = jnp.where(jnp.asarray(history_every) > 1, 2 * USEFUL, USEFUL)
-    is_slow_square = lost_square < 0.3
-    shifts = jnp.where((lost < 0.3) & (loop.explained * (1 - lost) > useful), shifts, 0.0)
-    keep = is_slow_square & (loop.explained_squares * (1 - lost_square) > useful)
-    if linear.ndim == 2:
-        pairs = is_slow_square[:, None] & is_slow_square & (loop.explained_products > useful)
-        keep = jnp.where(jnp.eye(len(keep), dtype=bool), keep, pairs)
-    return loop._replace(factors=(jnp.where(keep, linear, 0.0), shifts))
+    on = jnp.mean(loop.explained * (1 - lost)) > jnp.where(thinned, 4 * USEFUL, USEFUL)
+    linear, shifts = loop.factors
+    is_slow = lost_square < 0.3
+    keep = is_slow[:, None] & is_slow[None] if linear.ndim == 2 else is_slow
+    factors = jnp.where(on & keep, linear, 0.0), jnp.where(on & (lost < 0.3), shifts, 0.0)
+    return loop._replace(factors=factors, rate=jnp.where(thinned, loop.rate / 2, loop.rate))
 
 
 def _thinning(time, every):
@@ -192,7 +176,7 @@ def settings(
     field = _bounded(field, factors)
     return {
         "alpha": watched(alpha, limit=jnp.maximum(3 * loop.exponent, 0.3)),
-        "gain": Closing(gamma, updates, loop.rate * history_every),
+        "gain": Gain(RHO, gamma * updates**RHO, updates),
         "surrogate": along(field, factors),
         "history_every": history_every,
     }
@@ -225,13 +209,13 @@ def _whiten(draws, scores):
     """
     dim = draws.shape[-1]
     mean_draw, mean_score = (jnp.mean(x, axis=(0, 1)) for x in (draws, scores))
-    centred_draws = (draws - mean_draw).reshape(-1, dim)
-    centred_scores = (scores - mean_score).reshape(-1, dim)
+    centred_draws = (draws - mean_draw[None, None]).reshape(-1, dim)
+    centred_scores = (scores - mean_score[None, None]).reshape(-1, dim)
     variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
     if dim > DENSE_UP_TO:
         a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
         center, root = mean_draw + a * mean_score, jnp.sqrt(a)
-        return center, root, (draws - center) / root
+        return center, root, (draws - center[None, None]) / root[None, None]
     size = len(centred_draws)
     ridge = 1e-2 * dim / (dim + size)
     lower = jnp.linalg.cholesky(centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance))
@@ -240,12 +224,12 @@ def _whiten(draws, scores):
     lower = lower @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
     a = lower @ lower.T
     scale = jnp.sqrt(jnp.diag(a))
-    values, vectors = jnp.linalg.eigh(a / scale / scale[:, None])
+    values, vectors = jnp.linalg.eigh(a / (scale[None] * scale[:, None]))
     values = jnp.sqrt(jnp.maximum(values, 1e-7))
-    root = scale[:, None] * ((vectors * values) @ vectors.T)
-    inverse = ((vectors / values) @ vectors.T) / scale
+    root = scale[:, None] * ((vectors * values[None]) @ vectors.T)
+    inverse = ((vectors / values[None]) @ vectors.T) / scale[None]
     center = mean_draw + a @ mean_score
-    return center, root, (draws - center) @ inverse.T
+    return center, root, (draws - center[None, None]) @ inverse.T
 
 
 def _mean_square_products(y, s):
@@ -264,14 +248,15 @@ def _explained_products(y, s, square):
     feature = (feature + jnp.swapaxes(feature, 2, 3)) / 2
     off = 1 - jnp.eye(y.shape[-1])
     before, after = (
-        jnp.sum(off * jnp.var(x, axis=(0, 1))) for x in (product, product + feature / square)
+        jnp.sum(off * jnp.var(x, axis=(0, 1)))
+        for x in (product, product + feature / square[None, None])
     )
     return jnp.where(before > 0, jnp.clip(1 - after / before, 0, 1), 0.0)
 
 
 def _explained(series, part):
-    """The share of the long-run variance of a series that a part of it makes up."""
-    before, after = (jnp.sum(_long_run_variance(x)) for x in (series, series - part))
+    """The share of each series' long-run variance that a part of it makes up."""
+    before, after = (_long_run_variance(x) for x in (series, series - part))
     return jnp.clip(1 - after / jnp.maximum(before, 1e-30), 0, 1)
 
 

@@ -1,16 +1,18 @@
 """The moving frame over draws that another program made: one pass, given the score."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from blackjax.base import SamplingAlgorithm
 
 from srmc import _history
 from srmc._checks import check_count, check_number, check_option
-from srmc._measure import ALPHA, measure, settings
+from srmc._measure import ALPHA, Loop, measure, select, settings
 from srmc._strength import Seen
 
 MEASURED = 512  # draws a chain, at most, that are scored to measure the loop
@@ -26,6 +28,19 @@ class RebalanceState(NamedTuple):
     refused: jax.Array
 
 
+class _How(NamedTuple):
+    """What is fixed for a pass, and hashable, so that passes with the same score compile once."""
+
+    score_fn: Callable[[jax.Array], jax.Array]
+    num_samples: int
+    alpha: Any
+    shared: bool
+    form: str
+
+    def settings(self, loop: Loop) -> dict[str, Any]:
+        return settings(loop, self.num_samples, alpha=self.alpha, form=self.form)
+
+
 def rebalancing(
     score_fn: Callable[[jax.Array], jax.Array],
     warmup: Any,
@@ -38,90 +53,24 @@ def rebalancing(
     """`rebalance` for draws that come in pieces, in memory that does not grow with their number.
 
     Returns `init()` and `step(state, draws) -> (state, draws)`, with draws (chain, draw, d) a
-    piece; the history stands still within a piece, so a few draws at a time are best:
+    piece. The history stands still within a piece, so a few draws at a time are best:
     `step.block` says how many. `num_samples` is the number of draws a chain to come, about.
     """
-    check_count("num_samples", num_samples)
-    check_option("form", form, ("affine", "shift"))
-    if isinstance(alpha, str):
-        check_option("alpha", alpha, ("auto",))
-    else:
-        check_number("alpha", alpha, at_least=0.0)
+    how = _check(score_fn, num_samples, alpha, shared_history, form)
     warmup = _three_axes("warmup", warmup)
-    if warmup.shape[1] < 64:
-        raise ValueError(f"warmup must hold at least 64 draws a chain, got {warmup.shape[1]}")
-    num_chains, length, dim = warmup.shape
-    spacing = -(-length // MEASURED)
-    scores_of = jax.vmap(jax.vmap(score_fn))
-    measured = warmup[:, ::-1][:, ::spacing][:, ::-1]
-    loop = jax.jit(
-        lambda x: measure(x, scores_of(x), num_samples, spacing=spacing, shared=shared_history)
-    )(measured)
-    options = settings(loop, num_samples, alpha=alpha, form=form)
-    strength, surrogate, gain = (options[k] for k in ("alpha", "surrogate", "gain"))
-    field = surrogate.field
-    block = int(2 ** np.clip(np.floor(np.log2(0.15 / float(loop.rate))), 0, 6))
-    limit = 0.5 / (1 + (ALPHA if isinstance(alpha, str) else alpha))
+    loop = _look_at(warmup, how)
+    shape = warmup.shape
 
-    def init():
-        theta = field.init(jnp.zeros(dim, warmup.dtype))
-        first, strength_state = strength.init()
-        state = RebalanceState(theta, first, strength_state, jnp.zeros((), int), jnp.zeros((), int))
-        if shared_history:
-            return state
-        return jax.tree.map(lambda leaf: jnp.stack([leaf] * num_chains), state)
-
-    def look(state, base):
-        """A piece of draws (draw, d) under one history; `base` may hold several chains."""
-        weights = jax.tree.map(
-            lambda leaf: state.alpha.astype(leaf.dtype) * leaf, surrogate.precondition(state.theta)
-        )
-        moved = jax.vmap(lambda x: field.flow(x, weights))(base)
-        scores = jax.vmap(score_fn)(moved)
-        # For a log-concave target this bounds what the move costs in log density.
-        cost = jnp.sum(scores * (base - moved), axis=1)
-        valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + dim)
-        scores = jnp.where(valid[:, None], scores, 0.0)
-        features = jax.vmap(field.feature)(moved, scores)
-        count = jnp.maximum(jnp.sum(valid), 1)
-        share = valid / count
-        feature = jax.tree.map(lambda f: jnp.tensordot(share.astype(f.dtype), f, axes=1), features)
-        return jnp.where(valid[:, None], moved, base), valid, features, feature
-
-    def advance(state, base, num_draws):
-        draws, valid, features, feature = look(state, base)
-        gamma = jnp.minimum(num_draws * gain(state.step + num_draws), limit)
-        theta = _history.update(state.theta, feature, gamma, jnp.any(valid))
-        u = surrogate.precondition(theta)
-        products = jax.tree.map(
-            lambda f, w: jnp.sum((f * w).reshape(len(f), -1), axis=1), features, u
-        )
-        exponent = state.alpha * jnp.sqrt(jnp.mean(sum(jax.tree.leaves(products)) ** 2))
-        step = state.step + num_draws
-        seen = Seen(step, gamma, exponent, jnp.all(valid))
-        next_alpha, strength_state = strength.update(state.strength_state, seen)
-        refused = state.refused + jnp.sum(~valid)
-        return RebalanceState(theta, next_alpha, strength_state, step, refused), draws
-
-    @jax.jit
     def step(state, draws):
-        chains, length, _ = draws.shape
-        if shared_history:
-            rows = jnp.swapaxes(draws, 0, 1).reshape(-1, dim)
-            state, rows = advance(state, rows, length)
-            return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
-        return jax.vmap(lambda s, x: advance(s, x, length))(state, draws)
-
-    def checked(state, draws):
-        if jnp.ndim(draws) != 3 or draws.shape[0] != num_chains or draws.shape[2] != dim:
+        if jnp.ndim(draws) != 3 or (draws.shape[0], draws.shape[2]) != (shape[0], shape[2]):
             raise ValueError(
-                f"draws must be ({num_chains}, draw, {dim}) as warmup is, got shape "
+                f"draws must be ({shape[0]}, draw, {shape[2]}) as warmup is, got shape "
                 f"{jnp.shape(draws)}"
             )
-        return step(state, draws)
+        return _step(loop, state, jnp.asarray(draws), how)
 
-    checked.block = block  # type: ignore[attr-defined]
-    return SamplingAlgorithm(init, checked)
+    step.block = _block(loop)  # type: ignore[attr-defined]
+    return SamplingAlgorithm(lambda: _init(loop, shape, how), step)
 
 
 def rebalance(
@@ -158,31 +107,104 @@ def rebalance(
     """
     given = np.asarray(draws)
     chains = _three_axes("draws", given)
+    how = _check(score_fn, chains.shape[1], alpha, shared_history, form)
+    _check_score(score_fn, chains[0, 0])
+    loop = _look_at(chains if warmup is None else _three_axes("warmup", warmup), how)
+    return np.asarray(_pass(loop, chains, how, _block(loop))).reshape(given.shape)
+
+
+def _check(score_fn, num_samples, alpha, shared_history, form) -> _How:
+    check_count("num_samples", num_samples)
+    check_option("form", form, ("affine", "shift"))
+    if isinstance(alpha, str):
+        check_option("alpha", alpha, ("auto",))
+    else:
+        check_number("alpha", alpha, at_least=0.0)
+        alpha = float(alpha)
     if not isinstance(shared_history, bool):
         raise TypeError(f"shared_history must be True or False, got {shared_history!r}")
-    _check_score(score_fn, chains[0, 0])
-    init, step = rebalancing(
-        score_fn,
-        chains if warmup is None else warmup,
-        chains.shape[1],
-        alpha=alpha,
-        shared_history=shared_history,
-        form=form,
-    )
-    size = step.block  # type: ignore[attr-defined]
-    count = chains.shape[1] // size
+    return _How(score_fn, num_samples, alpha, shared_history, form)
 
-    @jax.jit
-    def run(state, chains):
-        whole = chains[:, : count * size].reshape(chains.shape[0], count, size, -1)
-        state, out = jax.lax.scan(step, state, jnp.swapaxes(whole, 0, 1))
-        out = jnp.swapaxes(out, 0, 1).reshape(chains.shape[0], count * size, -1)
-        if count * size < chains.shape[1]:
-            _, rest = step(state, chains[:, count * size :])
-            out = jnp.concatenate([out, rest], axis=1)
+
+def _look_at(warmup: jax.Array, how: _How) -> Loop:
+    length = warmup.shape[1]
+    if length < 64:
+        raise ValueError(f"warmup, or the draws, must be at least 64 a chain, got {length}")
+    spacing = -(-length // MEASURED)
+    return _measured(warmup[:, ::-1][:, ::spacing][:, ::-1], how, spacing)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _measured(draws, how, spacing):
+    scores = jax.vmap(jax.vmap(how.score_fn))(draws)
+    return select(measure(draws, scores, how.num_samples, spacing=spacing, shared=how.shared))
+
+
+def _block(loop: Loop) -> int:
+    """Draws between updates: a power of 2, and a fraction of the loop's window."""
+    return int(2 ** np.clip(np.floor(np.log2(0.15 / float(loop.rate))), 0, 6))
+
+
+def _init(loop, shape, how):
+    options = how.settings(loop)
+    theta = options["surrogate"].field.init(loop.center)
+    alpha, strength_state = options["alpha"].init()
+    state = RebalanceState(theta, alpha, strength_state, jnp.zeros((), int), jnp.zeros((), int))
+    return state if how.shared else jax.tree.map(lambda x: jnp.stack([x] * shape[0]), state)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _step(loop, state, draws, how):
+    chains, length, dim = draws.shape
+    if how.shared:
+        rows = jnp.swapaxes(draws, 0, 1).reshape(-1, dim)
+        state, rows = _advance(loop, state, rows, length, how)
+        return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
+    return jax.vmap(lambda s, x: _advance(loop, s, x, length, how))(state, draws)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _pass(loop, draws, how, block):
+    chains, length, dim = draws.shape
+    count = length // block
+    state = _init(loop, draws.shape, how)
+    whole = draws[:, : count * block].reshape(chains, count, block, dim)
+    step = lambda state, piece: _step(loop, state, piece, how)
+    state, out = jax.lax.scan(step, state, jnp.swapaxes(whole, 0, 1))
+    out = jnp.swapaxes(out, 0, 1).reshape(chains, count * block, dim)
+    if count * block == length:
         return out
+    return jnp.concatenate([out, step(state, draws[:, count * block :])[1]], axis=1)
 
-    return np.asarray(run(init(), chains)).reshape(given.shape)
+
+def _advance(loop, state, base, num_draws, how):
+    """Move a piece of draws, (draw, d) of one chain or several, and let the history see it."""
+    options = how.settings(loop)
+    strength, surrogate = options["alpha"], options["surrogate"]
+    field = surrogate.field
+    u = surrogate.precondition(state.theta)
+    weights = jax.tree.map(lambda leaf: state.alpha.astype(leaf.dtype) * leaf, u)
+    moved = jax.vmap(lambda x: field.flow(x, weights))(base)
+    scores = jax.vmap(how.score_fn)(moved)
+    # For a log-concave target this bounds what the move costs in log density.
+    cost = jnp.sum(scores * (base - moved), axis=1)
+    valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
+    features = jax.vmap(field.feature)(moved, jnp.where(valid[:, None], scores, 0.0))
+    share = valid / jnp.maximum(jnp.sum(valid), 1)
+    feature = jax.tree.map(lambda f: jnp.tensordot(share.astype(f.dtype), f, axes=1), features)
+
+    alpha = ALPHA if isinstance(how.alpha, str) else how.alpha
+    gamma = jnp.minimum(num_draws * options["gain"](state.step + num_draws), 0.5 / (1 + alpha))
+    theta = _history.update(state.theta, feature, gamma, jnp.any(valid))
+    push = jax.vmap(lambda f: optax.tree.vdot(f, surrogate.precondition(theta)))(features)
+    exponent = state.alpha * jnp.sqrt(jnp.mean(push**2))
+    step = state.step + num_draws
+    next_alpha, strength_state = strength.update(
+        state.strength_state, Seen(step, gamma, exponent, jnp.all(valid))
+    )
+    refused = state.refused + jnp.sum(~valid)
+    draws = jnp.where(valid[:, None], moved, base)
+    return RebalanceState(theta, next_alpha, strength_state, step, refused), draws
 
 
 def _three_axes(name: str, draws: Any) -> jax.Array:

@@ -179,7 +179,7 @@ def repel(
 
     target = rejecting(logdensity_fn)
     field = surrogate.field
-    bent = None if surrogate.bend is None else surrogate.bend(target)
+    bent: Any = None if surrogate.bend is None else surrogate.bend(target)
     bends = not (plain or moving)  # whether the kernel acts on the surrogate
 
     def when_due(due, function, operand):

@@ -137,7 +137,7 @@ def tune(
         options = settings(loop, num_samples, alpha=alpha, history_every=every, form=form)
     else:
         feedback_every = 1 if step_gradients >= 5 else round(20 / step_gradients)
-        loop = loop if feedback_every == 1 else select(loop)
+        loop = select(loop)
         options = settings(loop, num_samples, alpha=alpha, form=form)
         options["feedback_every"] = feedback_every
     options["history_axis"] = CHAINS if shared else None

@@ -29,9 +29,9 @@ class Truth(NamedTuple):
 
     mean: jax.Array
     variance: jax.Array
-    covariance: jax.Array | None = None
-    quantiles: jax.Array | None = None
-    tail: jax.Array | None = None
+    covariance: Any = None
+    quantiles: Any = None
+    tail: Any = None
 
 
 def flatten(target: Target) -> tuple[Callable, jax.Array, jax.Array]:
@@ -50,13 +50,12 @@ def find_truth(target: Target, chains: int = 64, length: int = 4000, seed: int =
     """All that errors need: from exact draws, or from a long run of plain NUTS."""
     logdensity_fn, mean, variance = flatten(target)
     key = jax.random.key(seed)
-    if target.sample is not None:
+    sample = target.sample
+    if sample is not None:
         size = min(chains * length, 2**25 // mean.size)
-        draws = jax.jit(jax.vmap(lambda k: ravel_pytree(target.sample(k))[0]))(
-            jax.random.split(key, size)
-        )
+        draws = jax.jit(jax.vmap(lambda k: ravel_pytree(sample(k))[0]))(jax.random.split(key, size))
     else:
-        starts = mean + jnp.sqrt(variance) * jax.random.normal(key, (chains, mean.size))
+        starts = mean[None] + jnp.sqrt(variance)[None] * jax.random.normal(key, (chains, mean.size))
         warmup = _tune.adapt("nuts", logdensity_fn, key, starts, 1000)
         algorithm = srmc.nuts(logdensity_fn, **warmup.parameters, alpha=0.0)
         states = jax.vmap(algorithm.init)(warmup.positions)
@@ -67,9 +66,9 @@ def find_truth(target: Target, chains: int = 64, length: int = 4000, seed: int =
     return Truth(
         mean,
         variance,
-        covariance * scale * scale[:, None],
+        covariance * (scale[None] * scale[:, None]),
         jnp.quantile(draws, jnp.array(QUANTILES), axis=0),
-        jnp.mean(draws > mean + 1.5 * jnp.sqrt(variance), axis=0),
+        jnp.mean(draws > (mean + 1.5 * jnp.sqrt(variance))[None], axis=0),
     )
 
 
@@ -117,7 +116,7 @@ def study(
         _, out = jax.lax.scan(one, states, jnp.arange(case.num_samples))
         return out
 
-    dealt = None if isinstance(alpha, str) else jnp.resize(jnp.asarray(alpha, float), replicates)
+    dealt = None if isinstance(alpha, str) else jnp.resize(jnp.asarray(alpha, float), (replicates,))
 
     def replicate(inputs):
         key, strength = inputs if dealt is not None else (inputs, alpha)
@@ -127,10 +126,8 @@ def study(
             case.kernel, logdensity_fn, warm_key, starts, case.num_warmup, **case.options
         )
         shared = chains > 1
-        # The run is as long as the plain kernel's cost allows.
-        expected = int((case.num_samples - warmup.gradients / recipe.step_gradients) / 1.1)
         tuned = lambda form: _tune.tune(
-            case.kernel, warmup, expected, alpha=strength, shared=shared, form=form
+            case.kernel, warmup, case.num_samples, alpha=strength, shared=shared, form=form
         )
         loop, options = tuned("affine")
         draws, base, scores, cost, steps = run(warmup, options, init_key, run_key, 0.5 * is_mh)
@@ -162,8 +159,8 @@ def study(
         measured = {
             "rate": loop.rate,
             "time": jnp.max(loop.time),
-            "explained": loop.explained,
-            "explained_squares": loop.explained_squares,
+            "explained": jnp.mean(loop.explained),
+            "explained_squares": jnp.mean(loop.explained_squares),
             "explained_products": loop.explained_products,
             "on": on.astype(float),
             "extra_cost": jnp.sum(cost) / plain_cost - 1,
@@ -207,17 +204,17 @@ def _errors(draws, use, truth: Truth) -> dict[str, jax.Array]:
     """Mean squared errors in units of the target's, over draws (step, chain, d) in use."""
     sd = jnp.sqrt(truth.variance)
     weight = (use / jnp.maximum(jnp.sum(use), 1))[:, None, None] / draws.shape[1]
-    y = (draws - truth.mean) / sd
+    y = (draws - truth.mean[None, None]) / sd[None, None]
     out = {
         "mean": jnp.mean(jnp.sum(weight * y, axis=(0, 1)) ** 2),
         "second": jnp.mean((jnp.sum(weight * y**2, axis=(0, 1)) - 1) ** 2),
     }
     if truth.covariance is not None:
         second = jnp.einsum("nci,ncj->ij", weight * y, y)
-        out["covariance"] = jnp.mean((second - truth.covariance / sd / sd[:, None]) ** 2)
+        out["covariance"] = jnp.mean((second - truth.covariance / (sd[None] * sd[:, None])) ** 2)
         used = jnp.where(use[:, None, None], draws, jnp.nan).reshape(-1, draws.shape[-1])
         found = jnp.nanquantile(used, jnp.array(QUANTILES), axis=0)
-        out["quantile"] = jnp.mean(((found - truth.quantiles) / sd) ** 2)
+        out["quantile"] = jnp.mean(((found - truth.quantiles) / sd[None]) ** 2)
         tail = jnp.sum(weight * (y > 1.5), axis=(0, 1))
         out["tail"] = jnp.mean((tail - truth.tail) ** 2)
     return out
@@ -228,28 +225,29 @@ def _control_variates(draws, scores, order: int, truth: Truth) -> dict[str, jax.
     dim = draws.shape[-1]
     x, s = (a.reshape(-1, dim) for a in (draws, scores))
     sd = jnp.sqrt(truth.variance)
-    y, s = (x - truth.mean) / sd, s * sd
+    y, s = (x - truth.mean[None]) / sd[None], s * sd[None]
     pairs = jnp.triu_indices(dim)
     if order == 2:
         if 2 * (dim + len(pairs[0])) > len(y):
             return {}
-        centred = y - jnp.mean(y, axis=0)
+        centred = y - jnp.mean(y, axis=0)[None]
         quadratic = centred[:, pairs[0]] * s[:, pairs[1]] + centred[:, pairs[1]] * s[:, pairs[0]]
-        s = jnp.concatenate([s, quadratic / 2 + (pairs[0] == pairs[1])], axis=1)
+        s = jnp.concatenate([s, quadratic / 2 + (pairs[0] == pairs[1])[None]], axis=1)
     f = jnp.concatenate([y, y**2], axis=1)
     if truth.covariance is not None:
         f = jnp.concatenate([f, y[:, pairs[0]] * y[:, pairs[1]]], axis=1)
     mean_s, mean_f = jnp.mean(s, axis=0), jnp.mean(f, axis=0)
-    gram = (s - mean_s).T @ (s - mean_s)
+    centred_s, centred_f = s - mean_s[None], f - mean_f[None]
+    gram = centred_s.T @ centred_s
     gram = gram + 1e-6 * jnp.diag(jnp.diag(gram))
-    beta = jnp.linalg.solve(gram, (s - mean_s).T @ (f - mean_f))
+    beta = jnp.linalg.solve(gram, centred_s.T @ centred_f)
     estimate = mean_f - mean_s @ beta
     out = {
         "mean": jnp.mean(estimate[:dim] ** 2),
         "second": jnp.mean((estimate[dim : 2 * dim] - 1) ** 2),
     }
     if truth.covariance is not None:
-        square = (estimate[2 * dim :] - (truth.covariance / sd / sd[:, None])[pairs]) ** 2
+        square = (estimate[2 * dim :] - (truth.covariance / (sd[None] * sd[:, None]))[pairs]) ** 2
         out["covariance"] = jnp.sum(square * jnp.where(pairs[0] == pairs[1], 1, 2)) / dim**2
     return out
 
