@@ -13,7 +13,7 @@ def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1, finite=l
     out = [float(alpha)]
     update = jax.jit(strength.update)
     for k in range(1, steps + 1):
-        seen = srmc.Seen(*map(jnp.asarray, (k, gamma, exponent(k, out[-1]), finite(k))))
+        seen = srmc.Seen(*map(jnp.asarray, (k, gamma, exponent(k, out[-1]), finite(k), 1.0)))
         alpha, state = update(state, seen)
         out.append(float(alpha))
     return np.array(out)
@@ -27,7 +27,7 @@ def test_gain_limited_is_the_formula():
     strength = srmc.gain_limited(3.0, kappa=0.25, top_eigenvalue=2.0)
     _, state = strength.init()
     for gamma, expected in ((0.5, 0.25), (0.1, 1.25), (0.01, 3.0)):
-        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True)))
+        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True, 1.0)))
         alpha, _ = strength.update(state, seen)
         assert float(alpha) == pytest.approx(expected, rel=1e-6)
 

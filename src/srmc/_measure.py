@@ -175,14 +175,16 @@ def settings(
         field, factors = translations(loop.root, limit=1.0), shifts
     field = _bounded(field, factors)
     return {
-        "alpha": watched(alpha, limit=jnp.maximum(3 * loop.exponent, 0.3)),
+        "alpha": watched(
+            alpha, limit=jnp.maximum(3 * loop.exponent, 0.3), rate=4 * gamma * (1 + alpha)
+        ),
         "gain": Gain(RHO, gamma * updates**RHO, updates),
         "surrogate": along(field, factors),
         "history_every": history_every,
     }
 
 
-def _bounded(field: Field, factors: Any, most: float = 10.0) -> Field:
+def _bounded(field: Field, factors: Any, most: float = 100.0) -> Field:
     """The field with features within so many of their root mean squares.
 
     A chain that leaves what warm-up has seen must not fill the history in a few steps.

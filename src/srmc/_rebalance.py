@@ -14,6 +14,7 @@ from srmc import _history
 from srmc._checks import check_count, check_number, check_option
 from srmc._measure import ALPHA, Loop, measure, select, settings
 from srmc._strength import Seen
+from srmc._surrogate import relative_size
 
 MEASURED = 512  # draws a chain, at most, that are scored to measure the loop
 
@@ -199,8 +200,10 @@ def _advance(loop, state, base, num_draws, how):
     push = jax.vmap(lambda f: optax.tree.vdot(f, surrogate.precondition(theta)))(features)
     exponent = state.alpha * jnp.sqrt(jnp.mean(push**2))
     step = state.step + num_draws
+    size = jnp.mean(jax.vmap(lambda f: relative_size(surrogate, f))(features))
     next_alpha, strength_state = strength.update(
-        state.strength_state, Seen(step, gamma, exponent, jnp.all(valid))
+        state.strength_state,
+        Seen(step, gamma / num_draws, exponent, jnp.all(valid), size),
     )
     refused = state.refused + jnp.sum(~valid)
     draws = jnp.where(valid[:, None], moved, base)

@@ -13,7 +13,7 @@ from srmc._checks import check_count, check_option, is_concrete
 from srmc._field import Field
 from srmc._kernel import Kernel
 from srmc._strength import Seen, Strength, as_strength
-from srmc._surrogate import Surrogate, along, tilt
+from srmc._surrogate import Surrogate, along, relative_size, tilt
 from srmc._target import LogDensity, all_finite, as_position, check_start, like, rejecting
 from srmc._when import when
 
@@ -290,9 +290,10 @@ def repel(
         theta = _history.update(theta, entering, gamma, learns, history_axis)
         feature = optax.tree.where(valid, feature, state.feature)
         exponent = alpha * jnp.abs(optax.tree.vdot(surrogate.precondition(theta), feature))
+        size = relative_size(surrogate, feature)
         is_finite &= valid & inside
         next_alpha, strength_state = strength.update(
-            state.strength_state, Seen(state.step + 1, gamma, exponent, valid & inside)
+            state.strength_state, Seen(state.step + 1, gamma, exponent, valid & inside, size)
         )
         next_alpha = jnp.where(closes, next_alpha, alpha)
         is_hot = getattr(strength_state, "is_hot", jnp.zeros((), bool))

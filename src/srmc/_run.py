@@ -83,6 +83,7 @@ def _statistics(state, info) -> dict[str, jax.Array]:
         "gradients": info.gradients,
         "hvps": info.hvps,
         "is_finite": info.is_finite,
+        "is_hot": info.is_hot,
     }
 
 

@@ -18,12 +18,16 @@ class Seen(NamedTuple):
         The exponent scale `alpha |(A theta)·s|`.
     is_finite
         Whether the score of the draw was finite, and its move acceptable.
+    size
+        `(A s)·s` over the number of features, the largest over their kinds: 1 on average if A
+        whitens them.
     """
 
     step: jax.Array
     gamma: jax.Array
     exponent: jax.Array
     is_finite: jax.Array
+    size: jax.Array
 
 
 class Strength(NamedTuple):
@@ -155,39 +159,53 @@ def guarded(
 
 
 class WatchState(NamedTuple):
-    """What `watched` carries: the mean square of the exponent scale, and what it left of alpha."""
+    """What `watched` carries: means of the squared exponent and of the size, and the share left."""
 
     heat: jax.Array
+    size: jax.Array
     share: jax.Array
     is_hot: jax.Array
     inner_state: Any
 
 
-def watched(alpha: Any, limit: Any = 1.0, memory: float = 20.0) -> Strength:
+def watched(
+    alpha: Any, limit: Any = 1.0, rate: Any = 0.5, memory: float = 20.0, recovery: float = 0.01
+) -> Strength:
     """A strength, or a schedule of it, under a guard that lowers it when the loop heats up.
 
     The root mean square of the exponent scale `alpha |(A theta)·s|` over about `memory` steps is
     the size of the push in units of the target's own score, whatever the preconditioner. Above
     `limit`, and at every step that met something not finite, alpha falls by a tenth; below half
-    the limit it recovers by a hundredth a step. `info.is_hot` tells when it fell.
+    the limit it recovers by the share `recovery` a step. Also, the loop's rate
+    `gamma alpha (A s)·s / d`, measured over ten times as many steps, is kept below `rate`, which
+    catches a preconditioner that is off. `info.is_hot` tells when alpha was lowered.
     """
     check_number("limit", limit, above=0.0)
+    check_number("rate", rate, above=0.0)
     check_number("memory", memory, at_least=1.0)
+    check_number("recovery", recovery, at_least=0.0)
     inner = as_strength(alpha)
 
     def init():
         first, inner_state = inner.init()
-        return first, WatchState(jnp.zeros(()), jnp.ones(()), jnp.zeros((), bool), inner_state)
+        zero, one = jnp.zeros(()), jnp.ones(())
+        return first, WatchState(zero, zero, one, jnp.zeros((), bool), inner_state)
 
     def update(state, seen):
         wanted, inner_state = inner.update(state.inner_state, seen)
         # One wild step alone must not pass for many.
         exponent = jnp.clip(jnp.nan_to_num(seen.exponent, nan=jnp.inf), max=4 * limit)
         heat = state.heat + (exponent**2 - state.heat) / memory
+        weight = jnp.maximum(1 / (10 * memory), 1 / jnp.maximum(seen.step, 1))
+        size = state.size + weight * (jnp.where(seen.is_finite, seen.size, 0) - state.size)
         is_hot = (heat > limit**2) | ~seen.is_finite
-        change = jnp.where(is_hot, 0.9, jnp.where(heat < (limit / 2) ** 2, 1.01, 1.0))
-        share = jnp.clip(change * state.share, 1e-4, 1.0)
-        return share * wanted, WatchState(heat, share, is_hot, inner_state)
+        cool = heat < (limit / 2) ** 2
+        change = jnp.where(is_hot, 0.9, jnp.where(cool, 1 + recovery, 1.0))
+        share = jnp.clip(change * state.share, 1e-9, 1.0)
+        most = rate / jnp.maximum(seen.gamma * size, jnp.finfo(float).tiny)
+        is_hot |= most < share * wanted
+        state = WatchState(heat, size.astype(float), share, is_hot, inner_state)
+        return jnp.minimum(share * wanted, most.astype(float)), state
 
     return Strength(init, update)
 

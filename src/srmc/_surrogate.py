@@ -44,6 +44,12 @@ class Surrogate(NamedTuple):
     carries: bool
 
 
+def relative_size(surrogate: Surrogate, feature: PyTree) -> jax.Array:
+    """`(A phi)·phi` over the number of entries, the largest over the leaves of phi."""
+    products = jax.tree.map(lambda a, b: jnp.mean(a * b), surrogate.precondition(feature), feature)
+    return jnp.max(jnp.stack(jax.tree.leaves(products)))
+
+
 def move(x: PyTree, scale: jax.typing.ArrayLike, direction: PyTree) -> PyTree:
     """`x + scale direction`, in the types of `x`."""
     return jax.tree.map(

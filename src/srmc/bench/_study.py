@@ -118,6 +118,10 @@ def study(
 
     dealt = None if isinstance(alpha, str) else jnp.resize(jnp.asarray(alpha, float), (replicates,))
 
+    def after(draws, warmup):
+        """The same warm-up, once these draws are there."""
+        return warmup._replace(positions=warmup.positions + 0.0 * jnp.nan_to_num(draws[-1]))
+
     def replicate(inputs):
         key, strength = inputs if dealt is not None else (inputs, alpha)
         start_key, warm_key, init_key, run_key = jax.random.split(key, 4)
@@ -145,11 +149,14 @@ def study(
             "repelled": _errors(draws, used, known),
         }
         if beside:
+            # One loop after the other: XLA on a CPU with few cores can deadlock on several at once.
+            warmup = after(draws, warmup)
             if truth is not None:
                 shifted = run(warmup, tuned("shift")[1], init_key, run_key, 0.5 * is_mh)
                 errors["shift"] = _errors(
                     shifted[0], affordable(shifted[3], warmup.gradients), known
                 )
+                warmup = after(shifted[0], warmup)
             paper = run(warmup, srmc.paper_settings(), init_key, run_key, 0.0)
             errors["paper"] = _errors(paper[0], affordable(paper[3]), known)
             if is_mh:
@@ -170,7 +177,10 @@ def study(
         return errors, measured, plain_cost
 
     size = 16 * chains * case.num_samples * mean.size  # bytes of a few arrays of draws
-    batch = int(np.clip(2e9 // (4 * size), 1, replicates))
+    affordable_batch = np.clip(2e9 // (4 * size), 1, replicates)
+    batch = max(
+        n for n in range(1, replicates + 1) if replicates % n == 0 and n <= affordable_batch
+    )
     keys = jax.random.split(jax.random.key(seed), replicates)
     errors, measured, cost = jax.jit(
         lambda inputs: jax.lax.map(replicate, inputs, batch_size=batch)

@@ -1,0 +1,80 @@
+"""What warm-up missed: the guard, and bounds on moves, keep draws near those of the plain chain."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from conftest import MEAN, VARIANCE, log_gamma
+from srmc import _measure, _run
+
+
+def run(algorithm, positions, steps, seed=0):
+    keys = jax.random.split(jax.random.key(seed), len(positions))
+    states = jax.vmap(algorithm.init)(positions, keys)
+    return _run.run(algorithm, jax.random.key(seed + 1), states, steps, chunk=steps)
+
+
+def loop_of(logdensity_fn, positions, steps=400):
+    """The loop as it is measured on plain NUTS."""
+    plain = run(srmc.nuts(logdensity_fn, 0.5, alpha=0.0), positions, steps)
+    draws = jnp.asarray(plain.draws)
+    scores = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(draws)
+    return _measure.measure(draws, scores, 1000, shared=False)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [(srmc.nuts, {}), (srmc.mala, {"feedback_every": 20}), (srmc.mh, {})],
+    ids=["nuts", "mala", "mh"],
+)
+def test_a_metric_that_is_off_by_ten(build, options, factor):
+    loop = loop_of(log_gamma, jnp.tile(jnp.asarray(MEAN, jnp.float32), (4, 1)))
+    wrong = loop._replace(root=factor * loop.root)
+    every = 10 if build is srmc.mh else 1
+    tuned = _measure.settings(wrong, 1000, history_every=every)
+    algorithm = build(log_gamma, 0.5, **tuned, **options)
+    starts = jnp.tile(jnp.asarray(MEAN, jnp.float32), (48, 1))
+    out = run(algorithm, starts, 1000)
+    base = run(build(log_gamma, 0.5, alpha=0.0), starts, 1000)
+    assert np.all(np.isfinite(out.draws))
+    off, plain = (np.mean((x.draws.mean(axis=1) - MEAN) ** 2 / VARIANCE) for x in (out, base))
+    assert off < 2 * plain
+    spread = out.draws.var(axis=(0, 1)) / VARIANCE
+    assert np.all((spread > 0.7) & (spread < 1.4)), spread
+
+
+def test_a_mode_found_later():
+    """Warm-up saw the narrow mode alone; the wide one, a hundred times as heavy, comes later."""
+
+    def two_modes(x):
+        narrow = -0.5 * jnp.sum(x**2) / 0.05**2 - 2 * jnp.log(0.05) - jnp.log(100.0)
+        wide = -0.5 * jnp.sum((x - 0.5) ** 2)
+        return jnp.logaddexp(narrow, wide)
+
+    narrow = lambda x: -0.5 * jnp.sum(x**2) / 0.05**2
+    loop = loop_of(narrow, jnp.zeros((4, 2)))
+    algorithm = srmc.nuts(two_modes, 0.7, **_measure.settings(loop, 1000))
+    starts = 0.5 + jax.random.normal(jax.random.key(5), (48, 2))
+    out = run(algorithm, starts, 1000)
+    assert np.all(np.isfinite(out.draws))
+    assert np.max(np.abs(out.draws.mean(axis=(0, 1)) - 0.495)) < 0.03
+    np.testing.assert_allclose(out.draws.var(axis=(0, 1)), 1, atol=0.1)
+
+
+def test_lock_in_is_broken():
+    """In the fixed frame NUTS cannot climb back when the target moves away, and rejects all."""
+    target = srmc.targets.eight_schools()
+    start = jax.flatten_util.ravel_pytree(target.position)
+    logdensity_fn = lambda x: target.logdensity_fn(start[1](x))
+    starts = 0.1 * jax.random.normal(jax.random.key(0), (16, 10))
+    options = {"surrogate": srmc.shift(), "frame": "fixed", "gain": srmc.gain(0.6)}
+    bare = run(srmc.nuts(logdensity_fn, 0.4, alpha=10.0, **options), starts, 400)
+    guard = srmc.watched(10.0, recovery=0.001)
+    guarded = run(srmc.nuts(logdensity_fn, 0.4, alpha=guard, **options), starts, 400)
+    moves = lambda out: np.mean(np.any(np.diff(out.draws[:, 200:], axis=1) != 0, axis=2))
+    assert moves(bare) < 0.1
+    assert moves(guarded) > 0.8
+    assert guarded.stats["is_hot"].mean() > 0.01
