@@ -1,4 +1,4 @@
-"""The README's Python runs as it is printed."""
+"""The Python of the README and of the pages runs as it is printed."""
 
 import re
 from pathlib import Path
@@ -17,3 +17,11 @@ def test_readme_code_runs(block, capsys):
     assert scope["draws"].shape == (1000, 10)
     assert jnp.all(jnp.isfinite(scope["draws"]))
     assert "gradients" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "page", sorted((README.parent / "docs").glob("*.md")), ids=lambda p: p.stem
+)
+def test_the_pages_code_runs(page):
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
+        exec(block, {})

@@ -50,6 +50,7 @@ def summarize(run: Run) -> dict[str, Any]:
         "gradients": int(stats["gradients"].sum(dtype=np.int64)),
         "hvps": int(stats["hvps"].sum(dtype=np.int64)),
         "non_finite_steps": int((~stats["is_finite"]).sum()),
+        "hot_steps": int(stats["is_hot"].sum()),
         "last_alpha": float(stats["alpha"][:, -1].mean()),
         "largest_exponent": float(stats["exponent"].max()),
     }
@@ -86,6 +87,7 @@ def cost_table(base: dict, repelled: dict, truth: Moments | None) -> Table:
         "gradients": "gradients",
         "of them Hessian-vector products": "hvps",
         "steps with something not finite": "non_finite_steps",
+        "steps at which the guard lowered alpha": "hot_steps",
         "seconds, compilation included": "seconds",
         "alpha at the end": "last_alpha",
         "largest exponent scale": "largest_exponent",
