@@ -31,12 +31,12 @@ def loop_of(logdensity_fn, positions, steps=400):
     ids=["nuts", "mala", "mh"],
 )
 def test_a_metric_that_is_off_by_ten(build, options, factor):
-    loop = loop_of(log_gamma, jnp.tile(jnp.asarray(MEAN, jnp.float32), (4, 1)))
+    loop = loop_of(log_gamma, jnp.tile(jnp.asarray(MEAN, float), (4, 1)))
     wrong = loop._replace(root=factor * loop.root)
     every = 10 if build is srmc.mh else 1
     tuned = _measure.settings(wrong, 1000, history_every=every)
     algorithm = build(log_gamma, 0.5, **tuned, **options)
-    starts = jnp.tile(jnp.asarray(MEAN, jnp.float32), (48, 1))
+    starts = jnp.tile(jnp.asarray(MEAN, float), (48, 1))
     out = run(algorithm, starts, 1000)
     base = run(build(log_gamma, 0.5, alpha=0.0), starts, 1000)
     assert np.all(np.isfinite(out.draws))

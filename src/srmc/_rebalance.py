@@ -138,7 +138,8 @@ def _look_at(warmup: jax.Array, how: _How) -> Loop:
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _measured(draws, how, spacing):
     scores = jax.vmap(jax.vmap(how.score_fn))(draws)
-    return select(measure(draws, scores, how.num_samples, spacing=spacing, shared=how.shared))
+    loop = measure(draws, scores, how.num_samples, spacing=spacing, shared=how.shared)
+    return select(loop) if isinstance(how.alpha, str) else loop
 
 
 def _block(loop: Loop) -> int:

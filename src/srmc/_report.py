@@ -129,17 +129,19 @@ _FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")
 
 
 def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
-    """A line for each row of `srmc bench noharm`, with geometric means a kernel."""
-    lines = []
+    """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
+    rows = [row for row in rows if side in row["errors"]]
+    names = [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
+    lines = [["kernel", "target", *names]]
     for kernel in dict.fromkeys(row["kernel"] for row in rows):
         mine = [row for row in rows if row["kernel"] == kernel]
         for row in mine:
-            errors = [row["errors"].get(side, {}).get(name) for name in _FUNCTIONALS]
+            errors = [row["errors"][side].get(name) for name in names]
             cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
             lines.append([kernel, row["target"], *cells])
         line = [kernel, "geometric mean"]
-        for name in _FUNCTIONALS:
-            ratios = [r["errors"].get(side, {}).get(name, {}).get("ratio") for r in mine]
+        for name in names:
+            ratios = [r["errors"][side].get(name, {}).get("ratio") for r in mine]
             known = [r for r in ratios if r is not None and np.isfinite(r) and r > 0]
             line.append(f"{np.exp(np.mean(np.log(known))):.3g}" if known else "")
         lines.append(line)
@@ -155,9 +157,10 @@ def _cell(ratio: float, error: float) -> str:
 def noharm_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench noharm`."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
-    for column in ("kernel", "target", *_FUNCTIONALS):
-        out.add_column(column, justify="left" if column in ("kernel", "target") else "right")
-    for line in noharm_cells(rows):
+    head, *lines = noharm_cells(rows)
+    for column in head:
+        out.add_column(column, justify="left" if column in head[:2] else "right")
+    for line in lines:
         out.add_row(*line, end_section=line[1] == "geometric mean")
     out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
     return out
@@ -183,9 +186,8 @@ def noharm_page(rows: list[dict]) -> str:
             if alpha != "auto":
                 title = f"Repelled, alpha dealt out from {alpha}"
             parts += [f"## {title}, {what}", ""]
-            parts += ["| kernel | target | " + " | ".join(_FUNCTIONALS) + " |"]
-            parts += ["|---|---|" + "---:|" * len(_FUNCTIONALS)]
-            parts += ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
+            head, *lines = ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
+            parts += [head, "|---|---|" + "---:|" * (head.count("|") - 3), *lines]
             parts += [""]
             if side == "repelled":
                 bad = sum(row["non_finite_results"] for row in mine)

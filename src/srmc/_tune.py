@@ -129,15 +129,16 @@ def tune(
     if "num_integration_steps" in warmup.parameters:
         step_gradients = warmup.parameters["num_integration_steps"]
     loop = measure(warmup.draws, warmup.scores, num_samples, spacing=warmup.spacing, shared=shared)
+    auto = isinstance(alpha, str)  # a strength that was asked for is used
     # 5% to 20% more gradients; a kernel without any has its history thinned, to a fraction
     # of the time in which its fastest direction moves.
     if kernel == "mh":
         every = jnp.clip(jnp.round(jnp.min(loop.time) / 4), 20, 200).astype(int)
-        loop = select(loop, every)
+        loop = select(loop, every) if auto else loop
         options = settings(loop, num_samples, alpha=alpha, history_every=every, form=form)
     else:
         feedback_every = 1 if step_gradients >= 5 else round(20 / step_gradients)
-        loop = select(loop)
+        loop = select(loop) if auto else loop
         options = settings(loop, num_samples, alpha=alpha, form=form)
         options["feedback_every"] = feedback_every
     options["history_axis"] = CHAINS if shared else None

@@ -1,14 +1,42 @@
 import pytest
 from typer.testing import CliRunner
 
+import srmc
+from srmc.bench._study import Case, find_truth, study
 from srmc.cli import app
 
 
-def test_the_quick_study_prints_a_table():
-    out = CliRunner().invoke(app, ["bench", "noharm", "--quick", "--kernel", "mala"])
+def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
+    rows, page = tmp_path / "rows.json", tmp_path / "page.md"
+    args = ["bench", "noharm", "--quick", "--kernel", "mala", "--out", str(rows)]
+    out = CliRunner().invoke(app, args)
     assert out.exit_code == 0, out.output
     for word in ("logistic", "banana", "geometric mean"):
         assert word in out.output
+    out = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
+    assert out.exit_code == 0, out.output
+    assert "| mala | logistic |" in page.read_text()
+    assert "Results that are not finite: 0, in 16 runs." in page.read_text()
+
+
+def test_all_columns_of_a_study():
+    """Everything that stands beside a repelled run, on a target that is quick to run."""
+    target = srmc.targets.gaussian(3)
+    case = Case("hmc", {"num_integration_steps": 3}, 300, 300)
+    truth = find_truth(target, length=200)
+    row = study(target, case, replicates=4, chains=2, truth=truth)
+    assert list(row["errors"]) == ["paper", "plain", "repelled", "shift", "zv1", "zv2"]
+    assert row["non_finite_results"] == 0
+    for side in ("plain", "repelled", "shift"):
+        for error in row["errors"][side].values():
+            assert 0 < error["squared_error"] < 10
+    assert row["errors"]["zv2"]["covariance"]["ratio"] < 0.01  # exact on a Gaussian
+
+
+def test_strengths_are_dealt_out():
+    case = Case("mala", {}, 300, 300)
+    row = study(srmc.targets.banana(), case, replicates=4, alpha=(0.1, 100.0), beside=False)
+    assert row["non_finite_results"] == 0
 
 
 @pytest.mark.parametrize("option", ["--kernel", "--target"])

@@ -265,5 +265,6 @@ def _control_variates(draws, scores, order: int, truth: Truth) -> dict[str, jax.
 def ratio_error(plain: np.ndarray, other: np.ndarray) -> float:
     """The standard error of mean(other) / mean(plain), by the jackknife over replicates."""
     n = len(plain)
-    left_out = (other.sum() - other) / (plain.sum() - plain)
-    return float(np.sqrt((n - 1) / n * np.sum((left_out - left_out.mean()) ** 2)))
+    with np.errstate(over="ignore", invalid="ignore"):  # a run that blew up
+        left_out = (other.sum() - other) / (plain.sum() - plain)
+        return float(np.sqrt((n - 1) / n * np.sum((left_out - left_out.mean()) ** 2)))
