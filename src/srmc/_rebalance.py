@@ -144,7 +144,7 @@ def _measured(draws, how, spacing):
 
 def _block(loop: Loop) -> int:
     """Draws between updates: a power of 2, and a fraction of the loop's window."""
-    return int(2 ** np.clip(np.floor(np.log2(0.15 / float(loop.rate))), 0, 6))
+    return int(2 ** np.clip(np.floor(np.log2(0.25 / float(loop.rate))), 0, 6))
 
 
 def _init(loop, shape, how):
@@ -157,31 +157,34 @@ def _init(loop, shape, how):
 
 @functools.partial(jax.jit, static_argnums=3)
 def _step(loop, state, draws, how):
-    chains, length, dim = draws.shape
-    if how.shared:
-        rows = jnp.swapaxes(draws, 0, 1).reshape(-1, dim)
-        state, rows = _advance(loop, state, rows, length, how)
-        return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
-    return jax.vmap(lambda s, x: _advance(loop, s, x, length, how))(state, draws)
+    return _move(how.settings(loop), state, draws, how)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pass(loop, draws, how, block):
     chains, length, dim = draws.shape
     count = length // block
-    state = _init(loop, draws.shape, how)
+    options = how.settings(loop)  # outside of the scan, which would invert the root at each step
+    step = lambda state, piece: _move(options, state, piece, how)
     whole = draws[:, : count * block].reshape(chains, count, block, dim)
-    step = lambda state, piece: _step(loop, state, piece, how)
-    state, out = jax.lax.scan(step, state, jnp.swapaxes(whole, 0, 1))
+    state, out = jax.lax.scan(step, _init(loop, draws.shape, how), jnp.swapaxes(whole, 0, 1))
     out = jnp.swapaxes(out, 0, 1).reshape(chains, count * block, dim)
     if count * block == length:
         return out
     return jnp.concatenate([out, step(state, draws[:, count * block :])[1]], axis=1)
 
 
-def _advance(loop, state, base, num_draws, how):
+def _move(options, state, draws, how):
+    chains, length, dim = draws.shape
+    if how.shared:
+        rows = jnp.swapaxes(draws, 0, 1).reshape(-1, dim)
+        state, rows = _advance(options, state, rows, length, how)
+        return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
+    return jax.vmap(lambda s, x: _advance(options, s, x, length, how))(state, draws)
+
+
+def _advance(options, state, base, num_draws, how):
     """Move a piece of draws, (draw, d) of one chain or several, and let the history see it."""
-    options = how.settings(loop)
     strength, surrogate = options["alpha"], options["surrogate"]
     field = surrogate.field
     u = surrogate.precondition(state.theta)
@@ -193,18 +196,18 @@ def _advance(loop, state, base, num_draws, how):
     valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
     features = jax.vmap(field.feature)(moved, jnp.where(valid[:, None], scores, 0.0))
     share = valid / jnp.maximum(jnp.sum(valid), 1)
-    feature = jax.tree.map(lambda f: jnp.tensordot(share.astype(f.dtype), f, axes=1), features)
+    average = lambda f: jnp.sum(jax.vmap(jnp.multiply)(share.astype(f.dtype), f), axis=0)
+    feature = jax.tree.map(average, features)
 
     alpha = ALPHA if isinstance(how.alpha, str) else how.alpha
     gamma = jnp.minimum(num_draws * options["gain"](state.step + num_draws), 0.5 / (1 + alpha))
     theta = _history.update(state.theta, feature, gamma, jnp.any(valid))
-    push = jax.vmap(lambda f: optax.tree.vdot(f, surrogate.precondition(theta)))(features)
-    exponent = state.alpha * jnp.sqrt(jnp.mean(push**2))
+    first = jax.tree.map(lambda f: f[0], features)  # the guard takes one draw of the piece
+    exponent = state.alpha * jnp.abs(optax.tree.vdot(first, surrogate.precondition(theta)))
     step = state.step + num_draws
-    size = jnp.mean(jax.vmap(lambda f: relative_size(surrogate, f))(features))
     next_alpha, strength_state = strength.update(
         state.strength_state,
-        Seen(step, gamma / num_draws, exponent, jnp.all(valid), size),
+        Seen(step, gamma / num_draws, exponent, jnp.all(valid), relative_size(surrogate, first)),
     )
     refused = state.refused + jnp.sum(~valid)
     draws = jnp.where(valid[:, None], moved, base)
