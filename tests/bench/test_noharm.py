@@ -2,7 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
-from srmc.bench._study import Case, find_truth, study
+from srmc.bench._study import Case, study
 from srmc.cli import app
 
 
@@ -17,20 +17,6 @@ def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
     assert out.exit_code == 0, out.output
     assert "| mala | logistic |" in page.read_text()
     assert "Results that are not finite: 0, in 16 runs." in page.read_text()
-
-
-def test_all_columns_of_a_study():
-    """Everything that stands beside a repelled run, on a target that is quick to run."""
-    target = srmc.targets.gaussian(3)
-    case = Case("hmc", {"num_integration_steps": 3}, 300, 300)
-    truth = find_truth(target, length=200)
-    row = study(target, case, replicates=4, chains=2, truth=truth)
-    assert list(row["errors"]) == ["paper", "plain", "repelled", "shift", "zv1", "zv2"]
-    assert row["non_finite_results"] == 0
-    for side in ("plain", "repelled", "shift"):
-        for error in row["errors"][side].values():
-            assert 0 < error["squared_error"] < 10
-    assert row["errors"]["zv2"]["covariance"]["ratio"] < 0.01  # exact on a Gaussian
 
 
 def test_strengths_are_dealt_out():
