@@ -143,7 +143,8 @@ def noharm(
     kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
     chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
     alpha: Annotated[
-        list[float] | None, typer.Option(help="Fixed strengths, dealt out to the replicates.")
+        list[float] | None,
+        typer.Option(min=0, help="Fixed strengths, dealt out to the replicates."),
     ] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 64,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -178,7 +179,12 @@ def page(
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
 ) -> None:
     """Tables of `srmc bench noharm` as a page."""
-    found = [row for path in rows for row in json.loads(path.read_text())]
+    found = []
+    for path in rows:
+        try:
+            found += json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            _fail(ValueError(f"rows must be files of srmc bench noharm, got {path}: {error}"))
     head = (
         "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
     )

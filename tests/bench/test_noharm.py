@@ -2,7 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
-from srmc.bench._study import Case, study
+from srmc.bench._study import Case, find_truth, study
 from srmc.cli import app
 
 
@@ -30,3 +30,25 @@ def test_unknown_names_are_named(option):
     out = CliRunner().invoke(app, ["bench", "noharm", option, "nothing"])
     assert out.exit_code == 2
     assert "must be among" in " ".join(out.output.split())
+
+
+def test_all_columns_of_a_study():
+    """Everything that stands beside a repelled run, on a target that is quick to run."""
+    target = srmc.targets.gaussian(3)
+    case = Case("hmc", {"num_integration_steps": 3}, 300, 300)
+    row = study(target, case, replicates=4, truth=find_truth(target, length=200))
+    assert set(row["errors"]) == {"plain", "repelled", "shift", "paper", "zv1", "zv2"}
+    assert row["errors"]["zv2"]["covariance"]["ratio"] < 0.01  # exact on a Gaussian
+    for side in ("plain", "repelled", "shift"):
+        assert all(0 < error["squared_error"] < 10 for error in row["errors"][side].values())
+
+
+@pytest.mark.parametrize("content", ["", "[{", None])
+def test_a_broken_file_of_rows_is_named(tmp_path, content):
+    rows = tmp_path / "rows.json"
+    if content is not None:
+        rows.write_text(content)
+    out = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(tmp_path / "p.md")])
+    assert out.exit_code == 2
+    assert "rows must be files" in " ".join(out.output.split())
+    assert not (tmp_path / "p.md").exists()

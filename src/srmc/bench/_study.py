@@ -118,47 +118,34 @@ def study(
 
     dealt = None if isinstance(alpha, str) else jnp.resize(jnp.asarray(alpha, float), (replicates,))
 
-    def after(draws, warmup):
-        """The same warm-up, once these draws are there."""
-        return warmup._replace(positions=warmup.positions + 0.0 * jnp.nan_to_num(draws[-1]))
-
-    def replicate(inputs):
-        key, strength = inputs if dealt is not None else (inputs, alpha)
+    def warm(key):
         start_key, warm_key, init_key, run_key = jax.random.split(key, 4)
         starts = jax.vmap(start)(jax.random.split(start_key, chains))
         warmup = _tune.adapt(
             case.kernel, logdensity_fn, warm_key, starts, case.num_warmup, **case.options
         )
-        shared = chains > 1
-        tuned = lambda form: _tune.tune(
-            case.kernel, warmup, case.num_samples, alpha=strength, shared=shared, form=form
+        return warmup, init_key, run_key
+
+    def tuned(warmup, strength, form):
+        return _tune.tune(
+            case.kernel, warmup, case.num_samples, alpha=strength, shared=chains > 1, form=form
         )
-        loop, options = tuned("affine")
+
+    def repelled(inputs):
+        key, strength = inputs if dealt is not None else (inputs, alpha)
+        warmup, init_key, run_key = warm(key)
+        loop, options = tuned(warmup, strength, "affine")
         draws, base, scores, cost, steps = run(warmup, options, init_key, run_key, 0.5 * is_mh)
         every = options["history_every"] * options.get("feedback_every", 1)
         plain_cost = jnp.sum(cost) - case.num_samples // every
         everywhere = jnp.ones(case.num_samples, bool)
         on = _tune.is_on(loop)  # if not, the plain kernel runs alone, at its own cost
-
-        def affordable(cost, before=0):
-            return before + jnp.cumsum(cost) <= plain_cost
-
-        used = jnp.where(on, affordable(cost, warmup.gradients), everywhere)
+        used = jnp.where(on, warmup.gradients + jnp.cumsum(cost) <= plain_cost, everywhere)
         errors = {
             "plain": _errors(base, everywhere, known),
             "repelled": _errors(draws, used, known),
         }
         if beside:
-            # One loop after the other: XLA on a CPU with few cores can deadlock on several at once.
-            warmup = after(draws, warmup)
-            if truth is not None:
-                shifted = run(warmup, tuned("shift")[1], init_key, run_key, 0.5 * is_mh)
-                errors["shift"] = _errors(
-                    shifted[0], affordable(shifted[3], warmup.gradients), known
-                )
-                warmup = after(shifted[0], warmup)
-            paper = run(warmup, srmc.paper_settings(), init_key, run_key, 0.0)
-            errors["paper"] = _errors(paper[0], affordable(paper[3]), known)
             if is_mh:
                 scores = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(base)
             for order in (1,) if truth is None else (1, 2):
@@ -176,15 +163,37 @@ def study(
         }
         return errors, measured, plain_cost
 
+    def shifted(inputs):
+        key, plain_cost = inputs
+        warmup, init_key, run_key = warm(key)
+        draws, _, _, cost, _ = run(
+            warmup, tuned(warmup, alpha, "shift")[1], init_key, run_key, 0.5 * is_mh
+        )
+        return _errors(draws, warmup.gradients + jnp.cumsum(cost) <= plain_cost, known)
+
+    def paper(inputs):
+        key, plain_cost = inputs
+        warmup, init_key, run_key = warm(key)
+        draws, _, _, cost, _ = run(warmup, srmc.paper_settings(), init_key, run_key, 0.0)
+        return _errors(draws, jnp.cumsum(cost) <= plain_cost, known)
+
     size = 16 * chains * case.num_samples * mean.size  # bytes of a few arrays of draws
     affordable_batch = np.clip(2e9 // (4 * size), 1, replicates)
     batch = max(
         n for n in range(1, replicates + 1) if replicates % n == 0 and n <= affordable_batch
     )
+
+    # A program for each column, all in one batch size: with several independent loops in one
+    # program, XLA on a CPU of two cores can deadlock.
+    def over_replicates(column, inputs):
+        return jax.jit(lambda x: jax.lax.map(column, x, batch_size=batch))(inputs)
+
     keys = jax.random.split(jax.random.key(seed), replicates)
-    errors, measured, cost = jax.jit(
-        lambda inputs: jax.lax.map(replicate, inputs, batch_size=batch)
-    )(keys if dealt is None else (keys, dealt))
+    errors, measured, cost = over_replicates(repelled, keys if dealt is None else (keys, dealt))
+    if beside:
+        errors["paper"] = over_replicates(paper, (keys, cost))
+        if truth is not None:
+            errors["shift"] = over_replicates(shifted, (keys, cost))
     errors = jax.tree.map(lambda x: np.asarray(x, float), errors)
     row = {
         "kernel": case.kernel,
