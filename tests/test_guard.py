@@ -13,7 +13,7 @@ from srmc import _measure, _run
 def run(algorithm, positions, steps, seed=0):
     keys = jax.random.split(jax.random.key(seed), len(positions))
     states = jax.vmap(algorithm.init)(positions, keys)
-    return _run.run(algorithm, jax.random.key(seed + 1), states, steps, chunk=steps)
+    return _run.run(algorithm, jax.random.key(seed + 1), states, steps)
 
 
 def loop_of(logdensity_fn, positions, steps=400):
@@ -21,7 +21,7 @@ def loop_of(logdensity_fn, positions, steps=400):
     plain = run(srmc.nuts(logdensity_fn, 0.5, alpha=0.0), positions, steps)
     draws = jnp.asarray(plain.draws)
     scores = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(draws)
-    return _measure.measure(draws, scores, 1000, shared=False)
+    return _measure.measure(draws, scores, 1000)
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])

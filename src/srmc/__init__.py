@@ -5,6 +5,8 @@ from srmc._field import Field, affine, combined, field, scalings, shears, transl
 from srmc._history import gain
 from srmc._rebalance import rebalance, rebalancing
 from srmc._repel import RepelInfo, RepelState, repel
+from srmc._results import Result, load
+from srmc._sample import sample
 from srmc._samplers import hmc, mala, mh, nuts, paper_settings, ula, uld
 from srmc._strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
 from srmc._surrogate import Surrogate, along, shift, tilt
@@ -15,6 +17,7 @@ __all__ = [
     "Field",
     "RepelInfo",
     "RepelState",
+    "Result",
     "Seen",
     "Strength",
     "Surrogate",
@@ -29,6 +32,7 @@ __all__ = [
     "guarded",
     "hmc",
     "kernels",
+    "load",
     "mala",
     "metrics",
     "mh",
@@ -37,6 +41,7 @@ __all__ = [
     "rebalance",
     "rebalancing",
     "repel",
+    "sample",
     "scalings",
     "shears",
     "shift",

@@ -65,19 +65,19 @@ def measure(
     scores: jax.Array,
     num_samples: int,
     *,
-    spacing: int = 1,
-    shared: bool = True,
+    spacing: jax.typing.ArrayLike = 1,
+    together: int = 1,
 ) -> Loop:
     """Measure the loop on plain draws and their scores, both (chain, draw, coordinate).
 
-    `spacing` is the number of steps from one draw to the next.
+    `spacing` is the number of steps from one draw to the next; `together`, the number of chains
+    that will share a history.
     """
-    num_chains, _, dim = draws.shape
+    dim = draws.shape[-1]
     center, root, y = _whiten(draws, scores)
     s = scores * root[None, None] if root.ndim == 1 else scores @ root
     time = jnp.maximum(spacing * _times(s), 1.0)
     square_time = jnp.maximum(spacing * _times(s**2), 1.0)
-    together = num_chains if shared else 1
 
     # A window's average is taken off draws that are in the window, which changes second moments
     # by g time / 2, relatively, against a standard error of sqrt(2 square_time / n) of theirs.
@@ -88,11 +88,10 @@ def measure(
     # On the target itself E[s^2] >= 1 here; less of it is what a slow chain has not seen yet.
     shift_square = jnp.maximum(jnp.mean(s**2, axis=(0, 1)), 1.0)
     scale_square = jnp.maximum(jnp.mean(scaled**2, axis=(0, 1)), 0.5)
-    rows = [
-        (f / jnp.sqrt(n)[None, None]).reshape(-1, dim)
-        for f, n in ((s, shift_square), (scaled, scale_square))
-    ]
-    top = jnp.maximum(*(_top_eigenvalue(row) for row in rows))
+    normalised = jnp.stack(
+        [f / jnp.sqrt(n)[None, None] for f, n in ((s, shift_square), (scaled, scale_square))]
+    )
+    top = jnp.max(_top_eigenvalues(normalised.reshape(2, -1, dim)))
     rate = jnp.minimum(rate, 0.5 / top)
 
     count: Any = 2 * dim
@@ -280,14 +279,16 @@ def _times(series: jax.Array) -> jax.Array:
     return _long_run_variance(series) / jnp.where(variance > 0, variance, jnp.inf)
 
 
-def _top_eigenvalue(rows: jax.Array, iterations: int = 30) -> jax.Array:
-    """Of the rows' second moment, by power iteration, without forming it."""
+def _top_eigenvalues(rows: jax.Array, iterations: int = 30) -> jax.Array:
+    """Of the second moments of several sets of rows, by power iteration, without forming them."""
 
     def one(_, carry):
-        vector, _ = carry
-        image = jnp.einsum("n,nd->d", rows @ vector, rows) / len(rows)
-        size = jnp.linalg.norm(image)
-        return image / jnp.maximum(size, 1e-30), size
+        vectors, _ = carry
+        image = jnp.einsum("knd,kd->kn", rows, vectors)
+        image = jnp.einsum("kn,knd->kd", image, rows) / rows.shape[1]
+        size = jnp.linalg.norm(image, axis=1)
+        return image / jnp.maximum(size, 1e-30)[:, None], size
 
-    start = jnp.full(rows.shape[1], rows.shape[1] ** -0.5)
-    return jax.lax.fori_loop(0, iterations, one, (start, jnp.ones(())))[1]
+    sets, _, dim = rows.shape
+    start = jnp.full((sets, dim), dim**-0.5), jnp.ones(sets)
+    return jax.lax.fori_loop(0, iterations, one, start)[1]

@@ -138,7 +138,8 @@ def _look_at(warmup: jax.Array, how: _How) -> Loop:
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _measured(draws, how, spacing):
     scores = jax.vmap(jax.vmap(how.score_fn))(draws)
-    loop = measure(draws, scores, how.num_samples, spacing=spacing, shared=how.shared)
+    together = len(draws) if how.shared else 1
+    loop = measure(draws, scores, how.num_samples, spacing=spacing, together=together)
     return select(loop) if isinstance(how.alpha, str) else loop
 
 

@@ -1,6 +1,7 @@
-"""The loop: many chains in lockstep, in chunks, on one device."""
+"""The loop: many chains in lockstep, in chunks whose length follows the clock."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -8,13 +9,180 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
-from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count
-from srmc._target import all_finite, as_position, check_start
+from srmc._devices import DEVICES, Layout, lay_out
 
 PyTree = Any
 CHAINS = "chains"  # the name of the vmap axis over chains
+ALL_CHAINS = (CHAINS, DEVICES)  # of all devices: the axes of a shared history
+LARGEST = 2**24  # numbers that a chunk may hold
+
+
+class Chunk(NamedTuple):
+    """A stretch of a run, on the host.
+
+    done
+        The number of draws a chain that were made by its end.
+    values, stats
+        What was kept of it; (draw, chain, ...) for draws.
+    carry
+        What goes on from here, on the devices, block by block.
+    """
+
+    done: int
+    values: PyTree
+    stats: dict[str, np.ndarray]
+    carry: list[Any]
+
+
+class Task(NamedTuple):
+    """What is run: an algorithm, its key, where its chains are, and what a draw is made of.
+
+    record
+        What is kept of a state.
+    thin
+        Steps a draw.
+    """
+
+    algorithm: SamplingAlgorithm
+    rng_key: jax.Array
+    layout: Layout
+    record: Callable[[Any], PyTree] = lambda state: state.position
+    thin: int = 1
+
+
+def draws(
+    task: Task,
+    states: list[Any],
+    num_draws: int,
+    *,
+    first: int = 0,
+    seconds: float = 0.5,
+    grain: int = 1,
+    most: int | None = None,
+) -> Iterator[Chunk]:
+    """Draws `first` to `num_draws`, in chunks that take so many seconds, about.
+
+    The length of a chunk is a multiple of `grain`, and `most` at most. States are those of all
+    chains, block by block.
+    """
+    one_draw = drawing(task)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
+    size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
+    capacity = max(1, LARGEST // (task.layout.num_chains * size)) if most is None else most
+    capacity = max(grain, min(capacity, num_draws - first) // grain * grain)
+
+    def fill(states, keys, first, count):
+        shapes = jax.eval_shape(lambda s: one_draw(s, first, keys)[1:], states)
+        out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+
+        def body(i, carry):
+            states, out = carry
+            states, *new = one_draw(states, first + i, keys)
+            return states, jax.tree.map(lambda o, x: o.at[i].set(x), out, tuple(new))
+
+        return jax.lax.fori_loop(0, count, body, (states, out))
+
+    program = task.layout.program(fill, (0, 0, None, None), (0, 1))
+    for done, count, carry, out in paced(
+        program, task, states, first, num_draws, seconds, capacity, grain
+    ):
+        values, stats = task.layout.collect(out, axis=1)
+        values, stats = jax.tree.map(lambda x, n=count: x[:n], (values, stats))
+        yield Chunk(done, values, stats, carry)
+
+
+def paced(program, task, carry, first, last, seconds, most, grain=1, boundary=None):
+    """Call the program on stretches of draws that take so many seconds, about."""
+    chain_keys = jax.random.split(task.rng_key, task.layout.num_chains)
+    keys = task.layout.spread(jax.random.key_data(chain_keys))
+
+    def call(carry, done, count):
+        span = np.int32(done), np.int32(count)
+        pairs = [program(part, key, *span) for part, key in zip(carry, keys, strict=True)]
+        return [p[0] for p in pairs], [p[1] for p in pairs]
+
+    done, count = first, grain
+    if first < last:
+        call(carry, first, 0)  # compiles, so that the clock need not wait for it
+    while done < last:
+        ends = [last - done, most] + ([] if boundary is None else [boundary - done % boundary])
+        count = min(count, *ends)
+        began = time.perf_counter()
+        carry, out = call(carry, done, count)
+        jax.block_until_ready(carry)
+        speed = count / max(time.perf_counter() - began, 1e-6)
+        done += count
+        yield done, count, carry, out
+        # A first, short chunk tells little of the speed.
+        count = max(1, min(int(seconds * speed), 10 * count) // grain) * grain
+
+
+def drawing(task: Task) -> Callable:
+    """A function of states, the number of the draw and the chains' keys: one draw of each."""
+    step = jax.vmap(task.algorithm.step, axis_name=CHAINS)
+
+    def one_step(states, n, keys):
+        fold = lambda data: jax.random.fold_in(jax.random.wrap_key_data(data), n)
+        states, info = step(jax.vmap(fold)(keys), states)
+        return states, _statistics(states, info)
+
+    def one_draw(states, i, keys):
+        if task.thin == 1:
+            states, stats = one_step(states, i, keys)
+        else:
+            steps = i * task.thin + jnp.arange(task.thin)
+            states, stats = jax.lax.scan(lambda s, n: one_step(s, n, keys), states, steps)
+            stats = {name: _OVER_STEPS.get(name, _last)(x, axis=0) for name, x in stats.items()}
+        return states, jax.vmap(task.record)(states), stats
+
+    return one_draw
+
+
+def _last(x, axis):
+    return jnp.take(x, -1, axis)
+
+
+# How a statistic of several steps becomes that of the draw which they lead to.
+_OVER_STEPS: dict[str, Callable] = {
+    "acceptance_rate": jnp.mean,
+    "gradients": jnp.sum,
+    "hvps": jnp.sum,
+    "diverging": jnp.any,
+    "is_finite": jnp.all,
+    "is_hot": jnp.any,
+}
+
+
+COUNTS = ("gradients", "hvps")
+STATISTICS = (
+    "acceptance_rate",
+    "diverging",
+    "alpha",
+    "theta_norm",
+    "exponent",
+    *COUNTS,
+    "is_finite",
+    "is_hot",
+)
+
+
+def _statistics(state, info) -> dict[str, jax.Array]:
+    chains = state.step.shape
+    inner = info.inner_info
+    values = (
+        getattr(inner, "acceptance_rate", jnp.full(chains, jnp.nan)),
+        getattr(inner, "is_divergent", jnp.zeros(chains, bool)),
+        state.alpha,
+        jax.vmap(optax.tree.norm)(state.theta),
+        info.exponent,
+        info.gradients,
+        info.hvps,
+        info.is_finite,
+        info.is_hot,
+    )
+    return dict(zip(STATISTICS, values, strict=True))
 
 
 class Run(NamedTuple):
@@ -23,116 +191,16 @@ class Run(NamedTuple):
     draws: PyTree
     stats: dict[str, np.ndarray]
     states: Any
-    interrupted: bool
 
 
 def run(
-    algorithm: SamplingAlgorithm,
-    rng_key: jax.Array,
-    states: Any,
-    num_steps: int,
-    *,
-    chunk: int = 100,
-    on_chunk: Callable[[int, dict[str, np.ndarray]], None] | None = None,
+    algorithm: SamplingAlgorithm, rng_key: jax.Array, states: Any, num_steps: int, **options: Any
 ) -> Run:
-    """Run chains from `states`, whose leaves have a leading axis of chains.
-
-    The draws do not depend on `chunk`. After each chunk `on_chunk(steps_made, stats)` is called.
-    An interrupt ends the run; what was drawn by then is returned.
-    """
+    """Run chains from `states`, whose leaves have a leading axis of chains, and keep all draws."""
     check_count("num_steps", num_steps)
-    check_count("chunk", chunk)
-    num_chains = len(jax.tree.leaves(states)[0])
-    chain_keys = jax.random.split(rng_key, num_chains)
-    step = jax.vmap(algorithm.step, axis_name=CHAINS)
-
-    @jax.jit
-    def advance(states, steps):
-        def one(states, n):
-            keys = jax.vmap(lambda key: jax.random.fold_in(key, n))(chain_keys)
-            states, info = step(keys, states)
-            return states, (states.position, _statistics(states, info))
-
-        return jax.lax.scan(one, states, steps)
-
-    kept: list[PyTree] = []
-    interrupted = False
-    try:
-        for start in range(0, num_steps, chunk):
-            steps = jnp.arange(start, min(start + chunk, num_steps))
-            following, out = advance(states, steps)
-            out = jax.tree.map(np.asarray, out)
-            states, kept = following, [*kept, out]
-            if on_chunk is not None:
-                on_chunk(start + len(steps), out[1])
-    except KeyboardInterrupt:
-        if not kept:
-            raise
-        interrupted = True
-    draws, stats = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *kept)
-    return Run(draws, stats, states, interrupted)
-
-
-def _statistics(state, info) -> dict[str, jax.Array]:
-    chains = state.step.shape
-    return {
-        "acceptance_rate": getattr(info.inner_info, "acceptance_rate", jnp.full(chains, jnp.nan)),
-        "alpha": state.alpha,
-        "theta_norm": jax.vmap(optax.tree.norm)(state.theta),
-        "exponent": info.exponent,
-        "gradients": info.gradients,
-        "hvps": info.hvps,
-        "is_finite": info.is_finite,
-        "is_hot": info.is_hot,
-    }
-
-
-def stack_positions(positions: list[PyTree]) -> PyTree:
-    """The starts of several chains as one pytree with a leading axis of chains."""
-    if not positions:
-        raise ValueError("positions must hold the start of at least one chain, got none")
-    shapes = [jax.tree.map(jnp.shape, position) for position in positions]
-    for chain, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise ValueError(
-                "positions must have the same structure and shapes in every chain, "
-                f"got {shapes[0]} in chain 0 and {shape} in chain {chain}"
-            )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
-
-
-def scatter(
-    logdensity_fn: Callable, rng_key: jax.Array, position: PyTree, num_chains: int, tries: int = 100
-) -> PyTree:
-    """Starts for chains: a position moved by uniform(-2, 2), where density and score are finite.
-
-    Each new try keeps closer to the position.
-    """
-    check_count("num_chains", num_chains)
-    flat, unravel = ravel_pytree(as_position(position))
-
-    def draw(key, n):
-        move = jax.random.uniform(jax.random.fold_in(key, n), flat.shape, flat.dtype, -2.0, 2.0)
-        return unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
-
-    def search(key):
-        def bad(carry):
-            n, x = carry
-            return (n < tries) & ~all_finite(jax.value_and_grad(logdensity_fn)(x))
-
-        def again(carry):
-            n, _ = carry
-            return n + 1, draw(key, n + 1)
-
-        first = jnp.zeros((), int)
-        _, x = jax.lax.while_loop(bad, again, (first, draw(key, first)))
-        return x, all_finite(jax.value_and_grad(logdensity_fn)(x))
-
-    check_start(logdensity_fn, position)
-    starts, found = jax.jit(jax.vmap(search))(jax.random.split(rng_key, num_chains))
-    if not jnp.all(found):
-        raise ValueError(
-            f"logdensity_fn must be finite where chains start, but {int(jnp.sum(~found))} of "
-            f"{num_chains} chains found no such place in {tries} tries within 2 of the position"
-        )
-    return starts
+    layout = lay_out(len(jax.tree.leaves(states)[0]), shared=True)
+    task = Task(algorithm, rng_key, layout)
+    chunks = list(draws(task, layout.spread(states), num_steps, **options))
+    join = lambda *x: np.swapaxes(np.concatenate(x), 0, 1)
+    values, stats = jax.tree.map(join, *((c.values, c.stats) for c in chunks))
+    return Run(values, stats, layout.collect(chunks[-1].carry))

@@ -45,8 +45,8 @@ def as_position(position: PyTree) -> PyTree:
     return position
 
 
-def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = False) -> None:
-    """Refuse a log density that is not a scalar, or not finite where the chain starts."""
+def check_density(logdensity_fn: LogDensity, position: PyTree) -> None:
+    """Refuse a log density that is not one floating-point number."""
     if not callable(logdensity_fn):
         raise TypeError(f"logdensity_fn must be a function of a position, got {logdensity_fn!r}")
     out = jax.eval_shape(logdensity_fn, position)
@@ -54,6 +54,11 @@ def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = 
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         found = f"shape {shape} and dtype {out.dtype}" if shape is not None else f"{out!r}"
         raise ValueError(f"logdensity_fn must return one floating-point number, got {found}")
+
+
+def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = False) -> None:
+    """Refuse a log density that is not a scalar, or not finite where the chain starts."""
+    check_density(logdensity_fn, position)
     if is_concrete(position):
         value = logdensity_fn(position)
         if is_concrete(value) and not jnp.isfinite(value):

@@ -19,6 +19,7 @@ from srmc._run import CHAINS
 from srmc._target import LogDensity
 
 PyTree = Any
+KEPT = 2**25  # numbers of a warm-up that are kept to be measured
 
 
 class Recipe(NamedTuple):
@@ -75,6 +76,8 @@ class Warmup(NamedTuple):
         The number of steps from one of these draws to the next.
     gradients
         Gradients a chain that were spent on the scores alone, where the kernel has none.
+    total_gradients
+        All gradients that were taken, of all chains.
     """
 
     positions: PyTree
@@ -83,6 +86,7 @@ class Warmup(NamedTuple):
     scores: jax.Array
     spacing: int
     gradients: int
+    total_gradients: jax.Array
 
 
 def adapt(
@@ -97,17 +101,28 @@ def adapt(
     check_option("kernel", kernel, RECIPES)
     check_count("num_steps", num_steps, at_least=100)
     find = _by_window if kernel in ("hmc", "jittered_hmc", "nuts") else _by_acceptance
-    last, parameters, positions, gradients = find(
-        RECIPES[kernel], logdensity_fn, rng_key, positions, num_steps, options
+    spacing = _spacing(positions, num_steps)
+    last, parameters, positions, gradients, total = find(
+        RECIPES[kernel], logdensity_fn, rng_key, positions, num_steps, spacing, options
     )
     flatten = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))
     if gradients is not None:
-        return Warmup(last, parameters, flatten(positions), flatten(gradients), 1, 0)
-    spacing = max(1, len(jax.tree.leaves(positions)[0][0]) // 128)
-    positions = jax.tree.map(lambda x: x[:, ::-1][:, ::spacing][:, ::-1], positions)
+        draws, scores = flatten(positions), flatten(gradients)
+        return Warmup(last, parameters, draws, scores, spacing, 0, total)
+    more = max(1, len(jax.tree.leaves(positions)[0][0]) // 128)
+    positions = jax.tree.map(lambda x: x[:, ::-1][:, ::more][:, ::-1], positions)
     gradients = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(positions)
     draws = flatten(positions)
-    return Warmup(last, parameters, draws, flatten(gradients), spacing, draws.shape[1] + 32)
+    spent = draws.shape[1] + 32
+    total = total + spent * len(draws)
+    return Warmup(last, parameters, draws, flatten(gradients), spacing * more, spent, total)
+
+
+def _spacing(positions: PyTree, num_steps: int) -> int:
+    """Of the late draws each so many-th is kept: all, if there is room, else 64 at least."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(positions))
+    late = num_steps - 2 * (num_steps // 4)
+    return max(1, late // max(64, KEPT // (2 * size)))
 
 
 def is_on(loop: Loop) -> jax.Array:
@@ -125,101 +140,162 @@ def tune(
     form: str = "affine",
 ) -> tuple[Loop, dict[str, Any]]:
     """Measure the loop on a warm-up; return it, and the keywords of `repel` that suit it."""
-    step_gradients = RECIPES[kernel].step_gradients
-    if "num_integration_steps" in warmup.parameters:
-        step_gradients = warmup.parameters["num_integration_steps"]
-    loop = measure(warmup.draws, warmup.scores, num_samples, spacing=warmup.spacing, shared=shared)
-    auto = isinstance(alpha, str)  # a strength that was asked for is used
-    # 5% to 20% more gradients; a kernel without any has its history thinned, to a fraction
-    # of the time in which its fastest direction moves.
-    if kernel == "mh":
-        every = jnp.clip(jnp.round(jnp.min(loop.time) / 4), 20, 200).astype(int)
-        loop = select(loop, every) if auto else loop
-        options = settings(loop, num_samples, alpha=alpha, history_every=every, form=form)
-    else:
-        feedback_every = 1 if step_gradients >= 5 else round(20 / step_gradients)
-        loop = select(loop) if auto else loop
-        options = settings(loop, num_samples, alpha=alpha, form=form)
-        options["feedback_every"] = feedback_every
-    options["history_axis"] = CHAINS if shared else None
-    return loop, options
+    together = len(warmup.draws) if shared else 1
+    loop = look(kernel, warmup, num_samples, alpha=alpha, together=together)
+    steps = warmup.parameters.get("num_integration_steps")
+    options = repellence(kernel, loop, num_samples, alpha=alpha, form=form, leapfrogs=steps)
+    return loop, options | {"history_axis": CHAINS if shared else None}
 
 
-def _by_window(recipe, logdensity_fn, rng_key, positions, num_steps, options):
-    """BlackJAX's window adaptation, each chain by itself; the median step and the mean metric."""
+def look(
+    kernel: str, warmup: Warmup, num_samples: int, *, alpha: Any = "auto", together: int = 1
+) -> Loop:
+    """The measured loop; if no strength was asked for, without what would be of no use.
+
+    `together` is the number of chains that will share a history.
+    """
+    loop = measure(
+        warmup.draws, warmup.scores, num_samples, spacing=warmup.spacing, together=together
+    )
+    return select(loop, _history_every(kernel, loop)) if isinstance(alpha, str) else loop
+
+
+def repellence(
+    kernel: str,
+    loop: Loop,
+    num_samples: int,
+    *,
+    alpha: Any = "auto",
+    form: str = "affine",
+    leapfrogs: int | None = None,
+) -> dict[str, Any]:
+    """The keywords of `repel` that suit a loop: 5% to 20% more gradients."""
+    step_gradients = leapfrogs or RECIPES[kernel].step_gradients
+    every = _history_every(kernel, loop)
+    options = settings(loop, num_samples, alpha=alpha, history_every=every, form=form)
+    if kernel != "mh":
+        options["feedback_every"] = 1 if step_gradients >= 5 else round(20 / step_gradients)
+    return options
+
+
+def _history_every(kernel: str, loop: Loop) -> Any:
+    """A kernel without gradients has its history thinned.
+
+    To a fraction of the time in which its fastest direction moves.
+    """
+    if kernel != "mh":
+        return 1
+    return jnp.clip(jnp.round(jnp.min(loop.time) / 4), 20, 200).astype(int)
+
+
+def _by_window(recipe, logdensity_fn, rng_key, positions, num_steps, spacing, options):
+    """BlackJAX's window adaptation, each chain by itself; the median step and the mean metric.
+
+    The draws of its second half are kept if there is room for all; else they come from steps
+    with the parameters that the first half found.
+    """
+    fits = spacing == 1
+    length = num_steps if fits else num_steps // 2
+    seen = {"position", "logdensity_grad"} if fits else set()
     adaptation = blackjax.window_adaptation(
         recipe.pilot,
         logdensity_fn,
         target_acceptance_rate=recipe.acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn({"position", "logdensity_grad"}),
+        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
         **options,
     )
 
     @jax.jit
     @jax.vmap
     def run(key, position):
-        (state, parameters), info = adaptation.run(key, position, num_steps)
+        (state, parameters), info = adaptation.run(key, position, length)
         late = jax.tree.map(lambda x: x[num_steps // 2 :], info.state)
-        return state.position, parameters, late.position, late.logdensity_grad
+        spent = jnp.sum(info.info.num_integration_steps)
+        return state.position, parameters, spent, late.position, late.logdensity_grad
 
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
-    last, found, draws, scores = run(keys, positions)
+    last, found, spent, *late = run(keys, positions)
     parameters = options | {
         "step_size": jnp.median(found["step_size"]),
         "inverse_mass_matrix": jnp.mean(found["inverse_mass_matrix"], axis=0),
     }
-    return last, parameters, draws, scores
+    if fits:
+        return last, parameters, *late, jnp.sum(spent)
+    algorithm = recipe.build(logdensity_fn, **parameters, alpha=0.0)
+    late_steps = jax.jit(lambda last: _late(algorithm, keys, last, length, num_steps, spacing))
+    last, late, more = late_steps(last)
+    return last, parameters, *late, jnp.sum(spent) + more
 
 
-def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, options):
+def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, spacing, options):
     """Dual averaging of one step size over all chains, twice, then steps of the kernel itself.
 
     After the first quarter of the steps each coordinate gets its scale; the second half is kept.
     """
     begin, update, final = dual_averaging_adaptation(recipe.acceptance)
     num_chains = len(jax.tree.leaves(positions)[0])
+    keys = jax.random.split(rng_key, num_chains)
     quarter = num_steps // 4
+    thin = max(1, quarter // 64)
     scores_of = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))
     flatten = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))
-
-    def step(algorithm, n, states):
-        keys = jax.random.split(jax.random.fold_in(rng_key, n), num_chains)
-        return jax.vmap(algorithm.step)(keys, states)
 
     def search(positions, scale, first):
         pilot = lambda step_size: recipe.pilot(logdensity_fn, step_size, scale=scale, alpha=0.0)
 
         def one(carry, n):
             states, averaging = carry
-            states, info = step(pilot(jnp.exp(averaging.log_step_size)), n, states)
+            states, info = _step_all(pilot(jnp.exp(averaging.log_step_size)), keys, n, states)
             rate = jnp.mean(jnp.nan_to_num(info.inner_info.acceptance_rate))
-            return (states, update(averaging, rate)), states.position
+            return (states, update(averaging, rate)), None
+
+        def several(carry, start):
+            carry, _ = jax.lax.scan(one, carry, start + jnp.arange(thin))
+            return carry, carry[0].position
 
         carry = (jax.vmap(pilot(1.0).init)(positions), begin(1.0))
-        carry, path = jax.lax.scan(one, carry, first + jnp.arange(quarter))
+        carry, path = jax.lax.scan(several, carry, first + thin * jnp.arange(quarter // thin))
         return carry[0].position, final(carry[1]), path
 
     @jax.jit
     def run(positions):
         dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
         positions, _, path = search(positions, jnp.ones(dim), 0)
-        seen = jax.tree.map(lambda x: x[quarter // 2 :: max(1, quarter // 64)], path)
+        seen = jax.tree.map(lambda x: x[len(x) // 2 :], path)
         scale = _scale(flatten(seen), flatten(scores_of(seen)))
         positions, step_size, _ = search(positions, scale, quarter)
         algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **options)
+        last, late, spent = _late(algorithm, keys, positions, 2 * quarter, num_steps, spacing)
+        return last, step_size, scale, *late, spent
 
-        def record(states, n):
-            states, _ = step(algorithm, n, states)
-            return states, (states.position, getattr(states.inner_state, "logdensity_grad", None))
+    last, step_size, scale, draws, scores, spent = run(positions)
+    searched = num_chains * 2 * (quarter // thin * thin)
+    total = spent + jnp.where(spent > 0, searched, 0)  # a random walk takes none
+    return last, options | {"step_size": step_size, "scale": scale}, draws, scores, total
 
-        states = jax.vmap(algorithm.init)(positions, jax.random.split(rng_key, num_chains))
-        steps = 2 * quarter + jnp.arange(num_steps - 2 * quarter)
-        states, late = jax.lax.scan(record, states, steps)
-        late = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), late)
-        return states.position, step_size, scale, *late
 
-    last, step_size, scale, draws, scores = run(positions)
-    return last, options | {"step_size": step_size, "scale": scale}, draws, scores
+def _step_all(algorithm, keys, n, states):
+    fold = jax.vmap(lambda key: jax.random.fold_in(key, n))
+    return jax.vmap(algorithm.step)(fold(keys), states)
+
+
+def _late(algorithm, keys, positions, first, last, spacing):
+    """Steps of the tuned plain kernel: the last positions, those kept with scores, the cost."""
+
+    def one(carry, n):
+        states, spent = carry
+        states, info = _step_all(algorithm, keys, n, states)
+        return (states, spent + jnp.sum(info.gradients)), None
+
+    def several(carry, start):
+        carry, _ = jax.lax.scan(one, carry, start + jnp.arange(spacing))
+        states, _ = carry
+        return carry, (states.position, getattr(states.inner_state, "logdensity_grad", None))
+
+    states = jax.vmap(algorithm.init)(positions, keys)
+    starts = first + spacing * jnp.arange((last - first) // spacing)
+    (states, spent), late = jax.lax.scan(several, (states, jnp.zeros((), int)), starts)
+    return states.position, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), late), spent
 
 
 def _scale(draws, scores):

@@ -1,36 +1,27 @@
-"""The command line: `srmc sample`, `srmc targets`, `srmc bench`."""
+"""The command line: `srmc sample`, `srmc show`, `srmc targets`, `srmc bench`."""
 
 import contextlib
 import importlib.util
 import json
-import os
 import sys
+import tomllib
 import traceback
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-import blackjax
 import jax
-import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 import srmc
 from srmc import _report
-from srmc._compare import Comparison, compare
+from srmc._files import check_writable, write_whole
+from srmc._progress import progress_bar
+from srmc.bench import _tables
 from srmc.bench import noharm as bench_noharm
 from srmc.bench import overhead as bench_overhead
-from srmc.targets import BUILT_IN, Target
+from srmc.targets import BUILT_IN, Moments, Target
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Compare with other libraries.")
@@ -38,7 +29,7 @@ app.add_typer(bench, name="bench")
 console = Console()
 complaints = Console(stderr=True)
 
-KernelName = Literal["mh", "ula", "uld", "mala", "hmc", "nuts"]
+KernelName = Literal["mh", "ula", "uld", "mala", "hmc", "jittered_hmc", "nuts"]
 
 
 @app.callback()
@@ -53,72 +44,135 @@ def targets() -> None:
         console.print(f"[bold]{name:14}[/] {build().about}", highlight=False)
 
 
+def _from_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Take a file's settings as defaults; those on the command line come first."""
+    if file is None:
+        return None
+    try:
+        settings = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{file} is not a TOML file: {error}") from None
+    known = {p.name for p in context.command.params}
+    wrong = [key for key in settings if key not in known - {"config"}]
+    if wrong:
+        raise typer.BadParameter(f"{file} has {', '.join(wrong)}, which srmc sample has not")
+    context.default_map = settings
+    return file
+
+
 @app.command()
 def sample(
     target: Annotated[str, typer.Argument(help="A built-in target, or file.py:name.")],
     kernel: Annotated[KernelName, typer.Option(help="The base kernel.")] = "nuts",
     alpha: Annotated[str, typer.Option(help="Strength of repellence: a number, or auto.")] = "auto",
     chains: Annotated[int, typer.Option(min=1)] = 4,
-    warmup: Annotated[int, typer.Option(min=100, help="Steps of adaptation.")] = 1000,
-    steps: Annotated[int, typer.Option(min=100, help="Draws a chain.")] = 1000,
+    warmup: Annotated[int, typer.Option(min=100, help="Steps of warm-up.")] = 1000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps a chain.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
     step_size: Annotated[float | None, typer.Option(help="Else found in warm-up.")] = None,
     leapfrogs: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
     ] = None,
     own_histories: Annotated[bool, typer.Option(help="One history a chain.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for draws, summary and plot.")] = Path(
+    thin: Annotated[int, typer.Option(min=1, help="Keep every so many-th draw.")] = 1,
+    keep: Annotated[
+        Literal["draws", "moments", "covariance"], typer.Option(help="What to keep of the run.")
+    ] = "draws",
+    base: Annotated[bool, typer.Option(help="Keep the plain kernel's draws beside.")] = True,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder that the run can be resumed from.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the run in the checkpoint.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for result, plot and settings.")] = Path(
         "srmc-output"
     ),
     x64: Annotated[bool, typer.Option(help="Double precision.")] = False,
+    distributed: Annotated[
+        bool, typer.Option(help="One of several processes, as jax.distributed finds them.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(callback=_from_config, is_eager=True, help="A TOML file of these options."),
+    ] = None,
 ) -> None:
-    """Run a kernel plain and repelled on a target, and compare them."""
+    """Sample from a target; leave draws, a summary, a plot, and the settings that repeat it."""
+    given = {k: v for k, v in locals().items() if k not in ("config", "as_json", "resume")}
     if x64:
         jax.config.update("jax_enable_x64", True)
     try:
-        model = _find_target(target)
-        _writable(out)
-        with _progress() as show:
-            comparison = compare(
-                model,
-                kernel=kernel,
-                alpha=_number_or_auto(alpha),
-                num_chains=chains,
-                num_warmup=warmup,
-                num_steps=steps,
-                seed=seed,
-                step_size=step_size,
-                leapfrogs=leapfrogs,
-                own_histories=own_histories,
-                on_progress=show,
-            )
-    except (ValueError, TypeError) as error:
+        if distributed:
+            jax.distributed.initialize()
+        found = _find_target(target)
+        check_writable("out", out)
+        result = srmc.sample(
+            **found,
+            kernel=kernel,
+            alpha=_number_or_auto(alpha),
+            num_chains=chains,
+            num_warmup=warmup,
+            num_samples=steps,
+            seed=seed,
+            step_size=step_size,
+            num_integration_steps=leapfrogs,
+            shared_history=not own_histories,
+            thin=thin,
+            keep=keep,
+            base=base,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=not as_json,
+        )
+    except (ValueError, TypeError, ImportError) as error:
         with contextlib.suppress(OSError):
             out.rmdir()  # which takes an empty folder only
         _fail(error)
+    except OSError as error:
+        _fail(error, code=1)
     except KeyboardInterrupt:
-        complaints.print("Interrupted before there was anything to compare.")
+        complaints.print("Interrupted before there was anything to keep.")
         raise typer.Exit(130) from None
-    base, repelled = comparison.base, comparison.repelled
-    summaries = {"base": _report.summarize(base), "repelled": _report.summarize(repelled)}
-    for side, seconds in comparison.seconds.items():
-        summaries[side]["seconds"] = seconds
-    _save(out, comparison, summaries, {"target": target, "x64": x64})
-    with complaints.status("moments of the target"):
-        truth = model.moments
-    console.print(_report.table(summaries["base"], summaries["repelled"], truth))
-    console.print(_report.cost_table(summaries["base"], summaries["repelled"], truth))
-    title = f"{model.name}, {kernel}, alpha = {alpha}"
-    _report.plot(base, repelled, truth, out / "plot.png", title)
-    console.print(f"Draws, summary and plot are in [bold]{escape(str(out))}[/].", highlight=False)
-    if 2 * summaries["repelled"]["non_finite_steps"] > repelled.stats["is_finite"].size:
-        complaints.print(
-            "[bold yellow]warning:[/] most steps of the repelled run were refused; "
-            "its draws are those of the base kernel there."
-        )
-    if repelled.interrupted:
-        complaints.print("Interrupted: both runs are cut to what the repelled one had drawn.")
+    if jax.process_index() > 0:
+        return
+    try:
+        result.save(out / "result.nc")
+        write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
+        write_whole(out / "plot.png", lambda p: result.plot(p))
+    except OSError as error:
+        complaints.print(_report.estimates(result))
+        _fail(OSError(f"out must have room for the result, got {out}: {error}"), code=1)
+    _show(result, _truth(found["model"], result), as_json)
+    if not as_json:
+        console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
+    if result.interrupted:
+        complaints.print("Interrupted: the result holds what was drawn by then.")
         raise typer.Exit(130)
+
+
+@app.command()
+def show(
+    result: Annotated[Path, typer.Argument(help="A result.nc, or a folder with one.")],
+    plot: Annotated[Path | None, typer.Option(help="A PNG file to plot to.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a result that was saved."""
+    try:
+        found = srmc.load(result / "result.nc" if result.is_dir() else result)
+        if plot is not None:
+            write_whole(plot, lambda p: found.plot(p))
+    except (ValueError, OSError) as error:
+        _fail(error)
+    _show(found, None, as_json)
+
+
+def _show(result: srmc.Result, truth: Moments | None, as_json: bool) -> None:
+    if as_json:
+        typer.echo(_report.as_json(result, truth))
+        return
+    console.print(_report.estimates(result, truth))
+    console.print(_report.facts_table(_report.facts(result, truth)))
 
 
 @bench.command()
@@ -129,10 +183,10 @@ def overhead(
     """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
     if out is not None and not out.parent.is_dir():
         _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
-    with _progress() as show:
+    with progress_bar() as show:
         size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
         rows = bench_overhead.overhead(**size, on_progress=show)
-    console.print(_report.overhead_table(rows))
+    console.print(_tables.overhead_table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
 
@@ -155,7 +209,7 @@ def noharm(
     if out is not None and not out.parent.is_dir():
         _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     try:
-        with _progress() as show:
+        with progress_bar() as show:
             rows = bench_noharm.noharm(
                 target,
                 kernel,
@@ -168,7 +222,7 @@ def noharm(
             )
     except ValueError as error:
         _fail(error)
-    console.print(_report.noharm_table(rows))
+    console.print(_tables.noharm_table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
 
@@ -188,34 +242,13 @@ def page(
     head = (
         "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
     )
-    out.write_text(head + _report.noharm_page(found))
+    out.write_text(head + _tables.noharm_page(found))
 
 
-@contextlib.contextmanager
-def _progress():
-    """A progress bar, as a function of what runs, how far it is, and a remark."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:9}"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=True),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[remark]}"),
-    )
-    with Progress(*columns, console=complaints) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int, remark: str = "") -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total, remark="")
-            progress.update(tasks[what], completed=done, remark=remark)
-
-        yield show
-
-
-def _find_target(name: str) -> Target:
+def _find_target(name: str) -> dict[str, Any]:
+    """The keywords of `srmc.sample` that say what to sample."""
     if name in BUILT_IN:
-        return BUILT_IN[name]()
+        return {"model": BUILT_IN[name]()}
     file, colon, attribute = name.rpartition(":")
     if not colon or not Path(file).is_file():
         raise ValueError(
@@ -228,14 +261,17 @@ def _find_target(name: str) -> Target:
     sys.modules[spec.name] = module
     sys.path.insert(0, str(Path(file).parent))
     spec.loader.exec_module(module)
-    found = getattr(module, attribute, None)
-    if isinstance(found, Target):
-        return found
-    if not callable(found):
-        raise ValueError(f"target {name!r}: {file} has no function or Target named {attribute!r}")
-    if not hasattr(module, "initial_position"):
-        raise ValueError(f"target {name!r}: {file} must also define initial_position")
-    return Target(attribute, file, found, module.initial_position)
+    if not hasattr(module, attribute):
+        raise ValueError(f"target {name!r}: {file} has nothing named {attribute!r}")
+    options = {k: getattr(module, k) for k in ("initial_position", "data") if hasattr(module, k)}
+    return {"model": getattr(module, attribute), **options}
+
+
+def _truth(model: Any, result: srmc.Result) -> Moments | None:
+    if not isinstance(model, Target):
+        return None
+    with complaints.status("moments of the target"):
+        return model.moments
 
 
 def _number_or_auto(alpha: str) -> float | str:
@@ -247,30 +283,13 @@ def _number_or_auto(alpha: str) -> float | str:
         return alpha
 
 
-def _writable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(f"out must be a folder that can be written, got {out}: {error}") from None
+def _toml(settings: dict[str, Any]) -> str:
+    """Settings as TOML, whose strings, numbers and booleans are those of JSON."""
+    plain = {k: str(v) if isinstance(v, Path) else v for k, v in settings.items() if v is not None}
+    return "".join(f"{k} = {json.dumps(v)}\n" for k, v in plain.items())
 
 
-def _save(out: Path, comparison: Comparison, summaries: dict, call: dict[str, Any]) -> None:
-    arrays: dict[str, Any] = {}
-    for side, run in (("base", comparison.base), ("repelled", comparison.repelled)):
-        for name, x in _report.leaves(run.draws).items():
-            arrays[f"{side}/{name}"] = x
-        for name, x in run.stats.items():
-            arrays[f"{side}/stats/{name}"] = x
-    versions = {"srmc": srmc.__version__, "jax": jax.__version__, "blackjax": blackjax.__version__}
-    record = {"settings": comparison.settings | call, "versions": versions, **summaries}
-    np.savez(out / "draws.npz", **arrays)
-    (out / "summary.json").write_text(json.dumps(record, indent=2) + "\n")
-
-
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: Exception, code: int = 2) -> NoReturn:
     """Report what was wrong with the call; what no check of ours raised keeps its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = Path(srmc.__file__).parent
@@ -278,4 +297,4 @@ def _fail(error: Exception) -> NoReturn:
         text = "".join(traceback.format_exception(error))
         complaints.print(text, markup=False, highlight=False, soft_wrap=True)
     complaints.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-    raise typer.Exit(2)
+    raise typer.Exit(code)

@@ -59,7 +59,7 @@ def find_truth(target: Target, chains: int = 64, length: int = 4000, seed: int =
         warmup = _tune.adapt("nuts", logdensity_fn, key, starts, 1000)
         algorithm = srmc.nuts(logdensity_fn, **warmup.parameters, alpha=0.0)
         states = jax.vmap(algorithm.init)(warmup.positions)
-        draws = jnp.asarray(_run.run(algorithm, key, states, length, chunk=1000).draws)
+        draws = jnp.asarray(_run.run(algorithm, key, states, length).draws)
         draws = draws.reshape(-1, mean.size)
     covariance = jnp.cov(draws, rowvar=False).reshape(mean.size, mean.size)
     scale = jnp.sqrt(variance / jnp.diag(covariance))

@@ -1,0 +1,72 @@
+"""Files that are whole or absent: written aside, flushed, then renamed. Nothing is ever pickled."""
+
+import contextlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` make a file beside `path`, then put it in its place.
+
+    If the disk fills up, the old file stays and the new one is removed.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")
+    try:
+        write(aside)
+        with open(aside, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def write_json(path: Path, record: Any) -> None:
+    """A JSON file, whole."""
+    write_whole(path, lambda p: p.write_text(json.dumps(record, indent=2) + "\n"))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """An .npz file, whole."""
+
+    def write(aside):
+        with open(aside, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    write_whole(path, write)
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    try:
+        return json.loads(path.read_text())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from None
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What `write_arrays` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise ValueError(f"{path} is damaged or truncated: {error}") from None
+
+
+def check_writable(name: str, folder: Path) -> None:
+    """Make the folder if need be, and refuse one that cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        message = f"{name} must be a folder that can be written, got {folder}: {error}"
+        raise ValueError(message) from None

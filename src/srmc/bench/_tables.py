@@ -1,0 +1,98 @@
+"""Tables of the benchmarks, on the terminal and as pages."""
+
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+_LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
+
+
+def overhead_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench overhead`."""
+    out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX (quartiles over repeats)", **_LEFT)
+    for column in ("", "µs/step", "ratio", "quartiles", "compile", "ratio"):
+        out.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for row in rows:
+        low, high = row["ratio_quartiles"]
+        out.add_row(
+            f"{row['kernel']}, {row['variant']}",
+            f"{row['microseconds_a_step']:.0f}",
+            f"{row['ratio']:.2f}",
+            f"{low:.2f}, {high:.2f}",
+            f"{row['compile_seconds']:.1f} s",
+            f"{row['compile_ratio']:.2f}",
+        )
+    return out
+
+
+_FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")
+
+
+def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
+    """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
+    rows = [row for row in rows if side in row["errors"]]
+    names = [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
+    lines = [["kernel", "target", *names]]
+    for kernel in dict.fromkeys(row["kernel"] for row in rows):
+        mine = [row for row in rows if row["kernel"] == kernel]
+        for row in mine:
+            errors = [row["errors"][side].get(name) for name in names]
+            cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
+            lines.append([kernel, row["target"], *cells])
+        line = [kernel, "geometric mean"]
+        for name in names:
+            ratios = [r["errors"][side].get(name, {}).get("ratio") for r in mine]
+            known = [r for r in ratios if r is not None and np.isfinite(r) and r > 0]
+            line.append(f"{np.exp(np.mean(np.log(known))):.3g}" if known else "")
+        lines.append(line)
+    return lines
+
+
+def _cell(ratio: float, error: float) -> str:
+    if not np.isfinite(ratio):
+        return "not finite"
+    return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
+
+
+def noharm_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench noharm`."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    head, *lines = noharm_cells(rows)
+    for column in head:
+        out.add_column(column, justify="left" if column in head[:2] else "right")
+    for line in lines:
+        out.add_row(*line, end_section=line[1] == "geometric mean")
+    out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
+    return out
+
+
+def noharm_page(rows: list[dict]) -> str:
+    """The same as Markdown, with all that stands beside it."""
+    sides = {
+        "repelled": 'Repelled, `alpha="auto"`',
+        "shift": "The shift alone",
+        "paper": "The paper's settings (alpha = 1, rho = 0.6, tilt, fixed frame)",
+        "zv1": "Control variates of first order on the plain draws",
+        "zv2": "Control variates of second order on the plain draws",
+    }
+    parts = []
+    groups = dict.fromkeys((row["chains"], str(row["alpha"])) for row in rows)
+    for chains, alpha in groups:
+        mine = [r for r in rows if (r["chains"], str(r["alpha"])) == (chains, alpha)]
+        for side, title in sides.items():
+            if not any(side in row["errors"] for row in mine):
+                continue
+            what = "one chain" if chains == 1 else f"{chains} chains, pooled, one history"
+            if alpha != "auto":
+                title = f"Repelled, alpha dealt out from {alpha}"
+            parts += [f"## {title}, {what}", ""]
+            head, *lines = ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
+            parts += [head, "|---|---|" + "---:|" * (head.count("|") - 3), *lines]
+            parts += [""]
+            if side == "repelled":
+                bad = sum(row["non_finite_results"] for row in mine)
+                runs = sum(row["replicates"] for row in mine)
+                parts += [f"Results that are not finite: {bad}, in {runs} runs.", ""]
+    return "\n".join(parts)
