@@ -1,5 +1,7 @@
 """What the tests share: kernels, and a target that is skewed and exact even when tilted."""
 
+import os
+
 import blackjax
 import jax
 import jax.numpy as jnp
@@ -84,6 +86,15 @@ def _chain(algorithm, rng_key, position, num_steps, keep):
 FAST_COMPILE = {"xla_backend_optimization_level": 0}
 chain = jax.jit(_chain, static_argnums=(0, 3, 4))
 short_chain = jax.jit(_chain, static_argnums=(0, 3, 4), compiler_options=FAST_COMPILE)
+
+
+def pytest_configure(config):
+    """Programs that several tests, or their child processes, compile are compiled once."""
+    folder = str(config.rootpath / ".pytest_cache" / "jax")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,10 @@
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import srmc
 from srmc.cli import app
 
 FAST = ["--chains", "2", "--warmup", "100", "--steps", "100"]
@@ -22,29 +22,33 @@ def test_targets_are_listed():
         assert name in out.output
 
 
-def test_sample_writes_draws_summary_and_plot(tmp_path):
-    out = call("sample", "banana", "--kernel", "mala", *FAST, "--out", tmp_path / "new")
+def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
+    folder = tmp_path / "new"
+    out = call("sample", "banana", "--kernel", "mala", "--alpha", "1", *FAST, "--out", folder)
     assert out.exit_code == 0, out.output
     assert "repelled" in out.output
     assert "gradients" in out.output
-    with np.load(tmp_path / "new" / "draws.npz", allow_pickle=False) as draws:
-        assert draws["base/x"].shape == (2, 100, 2)
-        assert draws["repelled/stats/alpha"].shape == (2, 100)
-    record = json.loads((tmp_path / "new" / "summary.json").read_text())
-    assert record["settings"]["seed"] == 0
-    assert record["settings"]["kernel"] == "mala"
-    assert record["base"]["gradients"] == 2 * 100
-    assert record["repelled"]["gradients"] in (2 * 100, 2 * 105)  # off or on
-    assert set(record["versions"]) == {"srmc", "jax", "blackjax"}
-    assert (tmp_path / "new" / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    result = srmc.load(folder / "result.nc")
+    assert result.draws["x"].shape == (2, 100, 2)
+    assert result.gradients == 2 * 105
+    shown = call("show", folder, "--plot", tmp_path / "again.png")
+    assert shown.exit_code == 0, shown.output
+    assert "x[1]" in shown.output
+    assert (tmp_path / "again.png").exists()
+    record = json.loads(call("show", folder / "result.nc", "--json").output)
+    assert record["facts"]["gradients, sampling"] == 2 * 105
 
-
-def test_random_walks_pay_for_their_history_alone(tmp_path):
-    out = call("sample", "banana", "--kernel", "mh", "--alpha", "1", *FAST, "--out", tmp_path)
+    again = ["--config", folder / "run.toml", "--out", tmp_path / "again", "--json"]
+    out = call("sample", *again)
     assert out.exit_code == 0, out.output
-    record = json.loads((tmp_path / "summary.json").read_text())
-    assert record["base"]["gradients"] == 0
-    assert 0 < record["repelled"]["gradients"] <= 2 * 5
+    repeated = json.loads(out.stdout)
+    assert repeated["summary"] == record["summary"]
+    assert repeated["about"]["settings"] == result.about["settings"]
+    (tmp_path / "bad.toml").write_text("alfa = 1\n")
+    out = call("sample", "banana", "--config", tmp_path / "bad.toml")
+    assert out.exit_code == 2
+    assert "has alfa, which srmc sample has not" in " ".join(out.output.split())
 
 
 def test_sample_takes_a_log_density_from_a_file(tmp_path):
@@ -54,12 +58,23 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
         "initial_position = {'a': 0.0, 'b': jnp.zeros(2)}\n"
         "def logp(x): return -0.5 * (x['a'] ** 2 + jnp.sum(x['b'] ** 2))\n"
     )
-    options = ["--kernel", "hmc", "--alpha", "2", "--leapfrogs", "4", "--own-histories", "--x64"]
+    options = ["--kernel", "hmc", "--alpha", "2", "--leapfrogs", "4", "--own-histories"]
+    options += ["--keep", "moments", "--thin", "2", "--checkpoint", tmp_path / "run"]
+    for resume in ([], ["--resume"]):
+        out = call("sample", f"{model}:logp", *options, *FAST, "--out", tmp_path, *resume)
+        assert out.exit_code == 0, out.output
+    result = srmc.load(tmp_path / "result.nc")
+    assert list(result.summary().index) == ["a", "b[0]", "b[1]"]
+    assert result.gradients == 2 * (400 + 20)
     out = call("sample", f"{model}:logp", *options, *FAST, "--out", tmp_path)
-    assert out.exit_code == 0, out.output
-    record = json.loads((tmp_path / "summary.json").read_text())
-    assert list(record["base"]["mean"]) == ["a", "b[0]", "b[1]"]
-    assert record["repelled"]["gradients"] == 2 * (400 + 20)
+    assert out.exit_code == 2
+    assert "checkpoint must be a new folder" in " ".join(out.output.split())
+
+
+def test_what_cannot_be_shown_is_named(tmp_path):
+    out = call("show", tmp_path)
+    assert out.exit_code == 2
+    assert "path must be a file" in " ".join(out.output.split())
 
 
 @pytest.mark.parametrize(
@@ -72,7 +87,7 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
         (["banana", "--kernel", "gibs"], "gibs"),
         (["banana", "--chains", "0"], "chains"),
         (["banana", "--alfa", "1"], "alfa"),
-        (["banana", "--leapfrogs", "5"], "leapfrogs is for kernel 'hmc' alone"),
+        (["banana", "--leapfrogs", "5"], "num_integration_steps is for kernel 'hmc'"),
         (["banana", "--seed", "99999999999999999999"], "seed"),
         (["[/foo]"], "target must be one of"),
         (["banana", "--alpha", "strong"], "alpha must be a number or auto"),
@@ -89,10 +104,10 @@ def test_bad_calls_say_what_is_wrong(args, words, tmp_path, monkeypatch):
 def test_a_file_without_what_is_asked_is_named(tmp_path):
     model = tmp_path / "model.py"
     model.write_text("def logp(x): return 0.0\n")
-    assert "no function or Target named 'other'" in " ".join(
+    assert "has nothing named 'other'" in " ".join(
         call("sample", f"{model}:other", "--out", tmp_path).output.split()
     )
-    assert "must also define initial_position" in " ".join(
+    assert "initial_position must be given" in " ".join(
         call("sample", f"{model}:logp", "--out", tmp_path).output.split()
     )
 

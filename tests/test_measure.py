@@ -21,15 +21,15 @@ def gaussian_draws(chains, length, dim, seed=0):
 @pytest.mark.usefixtures("x64")
 def test_a_gaussian_is_measured_as_what_it_is():
     draws, scores, covariance = gaussian_draws(4, 4000, 5)
-    loop = _measure.measure(draws, scores, 1000)
+    loop = _measure.measure(draws, scores, 1000, together=4)
     np.testing.assert_allclose(loop.root @ loop.root.T, covariance, atol=0.1)
     assert float(loop.top_eigenvalue) == pytest.approx(1, abs=0.1)
     assert np.all(np.asarray(loop.time) < 1.6)
     assert np.all(np.asarray(loop.explained) > 0.95)
     np.testing.assert_allclose(loop.factors[1], 1, atol=0.1)
     np.testing.assert_allclose(loop.factors[0], 0.5, atol=0.1)
-    shared = _measure.measure(draws, scores, 1000, shared=False)
-    assert float(loop.rate) == pytest.approx(2 * float(shared.rate), rel=1e-6)
+    alone = _measure.measure(draws, scores, 1000)
+    assert float(loop.rate) == pytest.approx(2 * float(alone.rate), rel=1e-6)
 
 
 @pytest.mark.usefixtures("x64")

@@ -102,7 +102,8 @@ class Draws:
 
     def read(self, done: int) -> dict[str, Any]:
         """The first `done` draws: in memory, or if all draws are there and large, on disk."""
-        arrays = dict(sorted(self._group.arrays()))
+        members = dict(sorted(self._group.members(max_depth=None)))
+        arrays: dict[str, Any] = {k: a for k, a in members.items() if hasattr(a, "nbytes")}
         fits = sum(a.nbytes for a in arrays.values()) * done <= IN_MEMORY * self._num_draws
         return {k: a[:, :done] if fits or done < self._num_draws else a for k, a in arrays.items()}
 

@@ -54,7 +54,7 @@ def read_json(path: Path) -> Any:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """What `write_arrays` wrote."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise ValueError(f"{path} is damaged or truncated: {error}") from None

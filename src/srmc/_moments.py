@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._devices import Layout
-from srmc._run import COUNTS, STATISTICS, Chunk, Task, drawing, paced
+from srmc._run import STATISTICS, Chunk, Task, drawing, paced
 
 PyTree = Any
 NUM_BATCHES = 64
@@ -75,7 +75,9 @@ class Moments:
         moments, start = {}, 0
         for name, shape in sorted((k, v.shape) for k, v in shapes.items()):
             size = int(np.prod(shape))
-            cut = lambda x, a=start, b=start + size, s=shape: x[..., a:b].reshape(*x.shape[:-1], *s)
+            cut = lambda x, a=start, b=start + size, s=shape: x[..., a:b].reshape(
+                (*x.shape[:-1], *s)
+            )
             moments[name] = {
                 "mean": cut(self.mean),
                 "variance": cut(variance),
@@ -109,7 +111,7 @@ def begin(task: Task, states: list[Any], covariance: bool) -> list[Any]:
         origin = jax.vmap(lambda state: ravel_pytree(task.record(state))[0])(states)
         shape = (*origin.shape, origin.shape[1]) if covariance else origin.shape
         number = jnp.zeros(len(origin), origin.dtype)
-        totals = {k: number.astype(int) if k in COUNTS else number for k in STATISTICS}
+        totals = {k: number.astype(int if t is int else float) for k, t in STATISTICS.items()}
         square = jnp.zeros(shape, origin.dtype)
         return states, origin, (number, jnp.zeros_like(origin), square, totals)
 

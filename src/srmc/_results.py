@@ -244,7 +244,8 @@ def blocks(name: str, array: Any) -> Iterator[tuple[list[str], np.ndarray]]:
     size = int(np.prod(shape[1:])) if shape else 1
     rows = max(1, BLOCK // (array.shape[0] * array.shape[1] * size))
     for start in range(0, shape[0] if shape else 1, rows):
-        block = np.asarray(array[:, :, start : start + rows] if shape else array[:, :])
+        block = array[:, :, start : start + rows] if shape else array[:, :]
+        block = np.asarray(block, float)
         yield (
             names[start * size : (start + rows) * size],
             block.reshape(*block.shape[:2], -1),

@@ -74,8 +74,9 @@ def draws(
     capacity = max(grain, min(capacity, num_draws - first) // grain * grain)
 
     def fill(states, keys, first, count):
-        shapes = jax.eval_shape(lambda s: one_draw(s, first, keys)[1:], states)
-        out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
+        values = jax.eval_shape(jax.vmap(task.record), states)
+        stats = {k: jnp.zeros(states.step.shape, t) for k, t in STATISTICS.items()}
+        out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), (values, stats))
 
         def body(i, carry):
             states, out = carry
@@ -155,17 +156,17 @@ _OVER_STEPS: dict[str, Callable] = {
 }
 
 
-COUNTS = ("gradients", "hvps")
-STATISTICS = (
-    "acceptance_rate",
-    "diverging",
-    "alpha",
-    "theta_norm",
-    "exponent",
-    *COUNTS,
-    "is_finite",
-    "is_hot",
-)
+STATISTICS: dict[str, type] = {
+    "acceptance_rate": float,
+    "diverging": bool,
+    "alpha": float,
+    "theta_norm": float,
+    "exponent": float,
+    "gradients": int,
+    "hvps": int,
+    "is_finite": bool,
+    "is_hot": bool,
+}
 
 
 def _statistics(state, info) -> dict[str, jax.Array]:
@@ -182,7 +183,8 @@ def _statistics(state, info) -> dict[str, jax.Array]:
         info.is_finite,
         info.is_hot,
     )
-    return dict(zip(STATISTICS, values, strict=True))
+    pairs = zip(STATISTICS.items(), values, strict=True)
+    return {name: jnp.asarray(x, dtype) for (name, dtype), x in pairs}
 
 
 class Run(NamedTuple):

@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+
+import srmc
+from srmc._results import Result
+
+
+@pytest.fixture
+def result():
+    rng = np.random.default_rng(0)
+    stats = {"alpha": np.ones((2, 100)), "theta_norm": np.ones((2, 100))}
+    stats |= {"exponent": rng.random((2, 100)), "acceptance_rate": rng.random((2, 100))}
+    stats["gradients"] = np.full((2, 100), 3)
+    about = {"settings": {"model": "m", "kernel": "nuts", "alpha": "auto"}}
+    about |= {"interrupted": False, "num_draws": 100}
+    kept = {"a": rng.normal(size=(2, 100)), "b.c": rng.normal(size=(2, 100, 3, 2))}
+    kept["base/a"] = kept["a"] + 0.1
+    return Result(kept, stats, None, None, about)
+
+
+def test_saved_and_loaded_it_is_the_same(result, tmp_path):
+    result.save(tmp_path / "r.nc")
+    again = srmc.load(tmp_path / "r.nc")
+    assert again.about == result.about
+    assert again.draws.keys() == {"a", "b.c"}
+    for name in ("a", "b.c"):
+        np.testing.assert_array_equal(again.draws[name], result.draws[name])
+    np.testing.assert_array_equal(again.base["a"], result.base["a"])
+    np.testing.assert_array_equal(again.stats["exponent"], result.stats["exponent"])
+    assert again.gradients == 600
+    assert [p.name for p in tmp_path.iterdir()] == ["r.nc"]
+
+
+def test_what_is_no_result_is_refused(result, tmp_path):
+    result.save(tmp_path / "r.nc")
+    whole = (tmp_path / "r.nc").read_bytes()
+    (tmp_path / "half.nc").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.nc").write_text("no")
+    for name in ("half.nc", "text.nc"):
+        with pytest.raises(ValueError, match="damaged, truncated or no result"):
+            srmc.load(tmp_path / name)
+    with pytest.raises(ValueError, match="path must be a file"):
+        srmc.load(tmp_path / "absent.nc")
+    with pytest.raises(ValueError, match="path must be a file in an existing folder"):
+        result.save(tmp_path / "nowhere" / "r.nc")
+
+
+def test_a_full_disk_leaves_the_old_file(result, tmp_path):
+    """/dev/full fails as a full disk does; the file that was there stays."""
+    path = tmp_path / "r.nc"
+    path.write_text("old")
+
+    class Full(Result):
+        def _groups(self):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        Full(result.kept, result.stats, None, None, result.about).save(path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["r.nc"]
+
+
+def test_summary_and_arviz_have_every_coordinate(result):
+    summary = result.summary()
+    assert list(summary.index[:2]) == ["a", "b.c[0,0]"]
+    assert len(summary) == 7
+    np.testing.assert_allclose(
+        summary.loc["b.c[2,1]", "mean"], result.draws["b.c"][:, :, 2, 1].mean()
+    )
+    np.testing.assert_allclose(
+        result.summary(base=True).loc["a", "mean"], summary["mean"]["a"] + 0.1
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arviz_takes_it(result):
+    data = result.to_arviz()
+    assert data["posterior"]["b.c"].shape == (2, 100, 3, 2)
+    assert json.loads(data.attrs["about"]) == result.about
+    assert "exponent" in data["sample_stats"]
+
+
+def test_it_draws_itself(result, tmp_path):
+    result.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,272 @@
+"""The front door as a person uses it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from conftest import MEAN, VARIANCE, log_gamma
+from srmc import _sample
+
+QUICK = {
+    "kernel": "mala",
+    "num_warmup": 200,
+    "num_samples": 120,
+    "num_chains": 2,
+    "seed": 3,
+    "initial_position": np.zeros(2, np.float32),
+    "progress": False,
+}
+
+
+def same(a, b):
+    assert a.draws.keys() == b.draws.keys()
+    for name, x in a.draws.items():
+        np.testing.assert_array_equal(x, b.draws[name])
+    for name, x in a.stats.items():
+        np.testing.assert_array_equal(x, b.stats[name])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    with jax.numpy_rank_promotion("raise"):
+        return srmc.sample(log_gamma, **QUICK)
+
+
+@pytest.fixture
+def stops_early(monkeypatch):
+    """Makes the run get a signal after its first chunk."""
+
+    def arrange(number):
+        tell = _sample._tell
+
+        def and_signal(*args):
+            tell(*args)
+            os.kill(os.getpid(), number)
+
+        monkeypatch.setattr(_sample, "_tell", and_signal)
+
+    yield arrange
+    monkeypatch.undo()
+
+
+def test_a_result_has_what_was_asked_and_what_made_it(whole):
+    assert whole.draws["x"].shape == (2, 120, 2)
+    assert set(whole.about["versions"]) == {"srmc", "jax", "blackjax", "python"}
+    assert whole.about["settings"]["seed"] == 3
+    assert whole.gradients == whole.stats["gradients"].sum()
+    assert whole.about["gradients_of_warmup"] > 2 * 190
+    assert not whole.interrupted
+    summary = whole.summary()
+    assert list(summary.index) == ["x[0]", "x[1]"]
+    np.testing.assert_allclose(summary["mean"], whole.draws["x"].mean(axis=(0, 1)), rtol=1e-5)
+
+
+def test_the_bar_changes_no_draw(whole, capsys):
+    same(whole, srmc.sample(log_gamma, **QUICK | {"progress": True}))
+    assert "sampling" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_goes_on_to_the_same_draws(whole, tmp_path, stops_early, monkeypatch, number):
+    before = signal.getsignal(number)
+    stops_early(number)
+    part = srmc.sample(log_gamma, **QUICK, checkpoint=tmp_path, checkpoint_seconds=1e-9)
+    monkeypatch.undo()
+    assert signal.getsignal(number) is before
+    assert part.interrupted
+    length = part.draws["x"].shape[1]
+    assert 0 < length < 120
+    np.testing.assert_array_equal(part.draws["x"], whole.draws["x"][:, :length])
+    same(whole, srmc.sample(log_gamma, **QUICK, checkpoint=tmp_path, resume=True))
+    same(whole, srmc.sample(log_gamma, **QUICK, checkpoint=tmp_path, resume=True))
+
+
+def test_moments_are_resumed_too(whole, tmp_path, stops_early, monkeypatch):
+    options = QUICK | {"keep": "covariance", "checkpoint": tmp_path}
+    stops_early(signal.SIGTERM)
+    part = srmc.sample(log_gamma, **options, checkpoint_seconds=1e-9)
+    monkeypatch.undo()
+    assert part.interrupted
+    done = srmc.sample(log_gamma, **options, resume=True)
+    x = whole.draws["x"].astype(float)
+    np.testing.assert_allclose(done.moments["x"]["mean"], x.mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(done.covariance, np.cov(x.reshape(-1, 2).T), rtol=1e-4)
+    assert done.gradients == whole.gradients
+    np.testing.assert_allclose(done.summary()["sd"], x.std(axis=(0, 1)), rtol=1e-2)
+    with pytest.raises(ValueError, match="kept moments alone"):
+        done.draws  # noqa: B018
+    done.save(tmp_path / "moments.nc")
+    again = srmc.load(tmp_path / "moments.nc")
+    np.testing.assert_array_equal(again.covariance, done.covariance)
+    np.testing.assert_array_equal(again.moments["x"]["error"], done.moments["x"]["error"])
+
+
+def test_a_run_killed_outright_loses_a_chunk_at_most(tmp_path):
+    """The real thing: a child process, kill -9, and the same draws in the end."""
+    script = textwrap.dedent(
+        """
+        import sys
+        import jax.numpy as jnp, numpy as np, srmc
+
+        def log_density(x):
+            return jnp.sum(1.5 * x - jnp.exp(x))
+
+        options = dict(kernel="mala", num_warmup=100, num_samples=200_000, num_chains=2,
+                       initial_position=np.zeros(2, np.float32), progress=False, thin=20)
+        if __name__ == "__main__":
+            result = srmc.sample(log_density, checkpoint=sys.argv[1] or None,
+                                 resume=bool(sys.argv[1]), checkpoint_seconds=0.1, **options)
+            np.save(sys.argv[2], result.draws["x"])
+        """
+    )
+    (tmp_path / "job.py").write_text(script)
+    folder = tmp_path / "run"
+    job = [sys.executable, str(tmp_path / "job.py")]
+    child = subprocess.Popen([*job, str(folder), str(tmp_path / "never.npy")])
+    committed = 0
+    while child.poll() is None and committed == 0:
+        time.sleep(0.02)
+        if (folder / "state.npz").exists():
+            committed = int(np.load(folder / "state.npz")["done"])
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert 0 < committed < 10_000
+    assert not (tmp_path / "never.npy").exists()
+    after = int(np.load(folder / "state.npz")["done"])
+    assert after >= committed
+    at_once = subprocess.Popen([*job, "", str(tmp_path / "at_once.npy")])
+    subprocess.run([*job, str(folder), str(tmp_path / "resumed.npy")], check=True)
+    assert at_once.wait() == 0
+    resumed, straight = (np.load(tmp_path / f"{name}.npy") for name in ("resumed", "at_once"))
+    np.testing.assert_array_equal(resumed, straight)
+
+
+def test_another_run_s_checkpoint_is_refused(tmp_path):
+    options = QUICK | {"checkpoint": tmp_path / "run"}
+    srmc.sample(log_gamma, **options)
+    with pytest.raises(ValueError, match="checkpoint must be a new folder"):
+        srmc.sample(log_gamma, **options)
+    with pytest.raises(ValueError, match="another run: seed was 3 and is 4"):
+        srmc.sample(log_gamma, **options | {"seed": 4}, resume=True)
+    with pytest.raises(ValueError, match="another run: kernel was 'mala' and is 'mh'"):
+        srmc.sample(log_gamma, **options | {"kernel": "mh"}, resume=True)
+    with pytest.raises(ValueError, match="another run: the model's log density"):
+        srmc.sample(lambda x: 1.1 * log_gamma(x), **options, resume=True)
+    wider = options | {"initial_position": np.zeros(3, np.float32)}
+    with pytest.raises(ValueError, match="another run: a draw was"):
+        srmc.sample(lambda x: log_gamma(x[:2]) - x[2] ** 2, **wider, resume=True)
+    for name in ("state.npz", "warmup.npz", "run.json"):
+        broken = tmp_path / name.replace(".", "-")
+        shutil.copytree(tmp_path / "run", broken)
+        whole = (broken / name).read_bytes()
+        (broken / name).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ValueError, match=f"{name} is damaged or truncated"):
+            srmc.sample(log_gamma, **options | {"checkpoint": broken}, resume=True)
+
+
+def test_the_base_chain_is_the_plain_kernel_s():
+    options = QUICK | {"alpha": 3.0, "shared_history": True}
+    repelled = srmc.sample(log_gamma, **options, base=True)
+    plain = srmc.sample(log_gamma, **options | {"alpha": 0.0})
+    np.testing.assert_allclose(repelled.base["x"], plain.draws["x"], atol=1e-5)
+    assert np.any(np.abs(repelled.draws["x"] - plain.draws["x"]) > 1e-3)
+
+
+def test_statistics_are_kept_beside_the_draws(whole):
+    more = lambda values: {"total": values["x"].sum()}
+    result = srmc.sample(log_gamma, **QUICK, statistics=more)
+    np.testing.assert_array_equal(result.draws["x"], whole.draws["x"])
+    np.testing.assert_allclose(result.draws["total"], whole.draws["x"].sum(axis=2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["nuts", "mh"])
+def test_it_finds_the_truth(kernel):
+    steps = 1000 if kernel == "nuts" else 20_000
+    result = srmc.sample(
+        {"nuts": log_gamma, "mh": log_gamma}[kernel],
+        kernel=kernel,
+        num_chains=8,
+        num_samples=steps,
+        initial_position=lambda key: jax.random.normal(key, (2,)),
+        progress=False,
+    )
+    summary = result.summary()
+    off = (summary["mean"].to_numpy() - MEAN) / summary["error"].to_numpy()
+    assert np.all(np.abs(off) < 6)
+    assert np.all(summary["error"].to_numpy() < 0.05)
+    np.testing.assert_allclose(summary["sd"] ** 2, VARIANCE, rtol=0.15)
+
+
+def test_paper_settings_are_one_keyword_away():
+    result = srmc.sample(log_gamma, **QUICK, repellence=srmc.paper_settings(0.5))
+    np.testing.assert_allclose(result.stats["alpha"], 0.5)
+    assert np.all(result.stats["hvps"] > 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"kernel": "gibs"}, ValueError, "kernel must be one of"),
+        ({"alpha": -1.0}, ValueError, "alpha must be finite and >= 0"),
+        ({"alpha": "strong"}, ValueError, "alpha must be one of"),
+        ({"num_samples": 0}, ValueError, "num_samples must be >= 1"),
+        ({"num_warmup": 10}, ValueError, "num_warmup must be >= 100"),
+        ({"num_chains": 0}, ValueError, "num_chains must be >= 1"),
+        ({"thin": 1000}, ValueError, "thin must be at most num_samples"),
+        ({"keep": "all"}, ValueError, "keep must be one of"),
+        ({"step_size": 0.0}, ValueError, "step_size must be finite and > 0"),
+        ({"num_integration_steps": 5}, ValueError, "num_integration_steps is for kernel 'hmc'"),
+        ({"resume": True}, ValueError, "resume=True needs checkpoint"),
+        ({"checkpoint": "/proc/nothing"}, ValueError, "checkpoint must be a folder"),
+        ({"initial_position": None}, ValueError, "initial_position must be given"),
+        ({"initial_position": np.zeros(2, int)}, TypeError, "must be floating point"),
+        ({"initial_position": [np.zeros(2)]}, ValueError, "a list of 2 positions"),
+        ({"initial_position": np.full(2, np.nan)}, ValueError, "must be finite at the start"),
+        ({"shared_history": "yes"}, TypeError, "shared_history must be True or False"),
+        ({"base": True, "repellence": {"frame": "fixed"}}, ValueError, "base=True needs"),
+        ({"model": 3}, TypeError, "model must be a log density"),
+        ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
+    ],
+)
+def test_bad_input_is_named(change, error, words):
+    options = {"model": log_gamma} | QUICK | change
+    with pytest.raises(error, match=words):
+        srmc.sample(options.pop("model"), **options)
+    with pytest.raises(TypeError, match="alfa"):
+        srmc.sample(log_gamma, **QUICK, alfa=1.0)
+
+
+def test_a_full_disk_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatch):
+    """The second commit fails as on a full disk; what the first one wrote is resumed."""
+    from srmc import _checkpoint
+
+    write, calls = _checkpoint.write_arrays, []
+
+    def fails(path, arrays):
+        calls.append(path.name)
+        if calls.count("state.npz") == 2:
+            raise OSError(28, "No space left on device")
+        write(path, arrays)
+
+    monkeypatch.setattr(_checkpoint, "write_arrays", fails)
+    options = QUICK | {"checkpoint": tmp_path, "checkpoint_seconds": 1e-9}
+    with pytest.raises(OSError, match="No space left on device; 1 draws a chain are safe"):
+        srmc.sample(log_gamma, **options)
+    monkeypatch.undo()
+    assert srmc.sample(log_gamma, **options, resume=True).draws["x"].shape == (2, 120, 2)
+
+
+def test_non_finite_places_are_counted_and_survived():
+    hole = lambda x: jnp.where(jnp.abs(x[0] - 1.0) < 0.1, jnp.nan, log_gamma(x))
+    result = srmc.sample(hole, **QUICK | {"kernel": "mh"})
+    assert np.all(np.isfinite(result.draws["x"]))
