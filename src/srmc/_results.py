@@ -1,6 +1,7 @@
 """What a run leaves: draws or moments, statistics, and what made them; on disk as NetCDF."""
 
 import dataclasses
+import errno
 import json
 import platform
 from collections.abc import Iterator
@@ -141,9 +142,12 @@ class Result:
             import xarray
 
             about = {"about": json.dumps(self.about)}
-            xarray.Dataset(attrs=about).to_netcdf(aside, mode="w", engine="h5netcdf")
-            for group, data in self._groups().items():
-                data.to_netcdf(aside, mode="a", group=group, engine="h5netcdf")
+            try:
+                xarray.Dataset(attrs=about).to_netcdf(aside, mode="w", engine="h5netcdf")
+                for group, data in self._groups().items():
+                    data.to_netcdf(aside, mode="a", group=group, engine="h5netcdf")
+            except RuntimeError as error:  # which is what HDF5 makes of a full disk
+                raise OSError(errno.EIO, f"could not write: {error}", str(path)) from None
 
         write_whole(path, write)
 

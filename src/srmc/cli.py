@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import sys
+import tempfile
 import tomllib
 import traceback
 from pathlib import Path
@@ -137,12 +138,17 @@ def sample(
     if jax.process_index() > 0:
         return
     try:
-        result.save(out / "result.nc")
-        write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
-        write_whole(out / "plot.png", lambda p: result.plot(p))
+        _save(result, out, given)
     except OSError as error:
-        complaints.print(_report.estimates(result))
-        _fail(OSError(f"out must have room for the result, got {out}: {error}"), code=1)
+        elsewhere = Path(tempfile.mkdtemp(prefix="srmc-"))
+        complaints.print(f"[bold yellow]warning:[/] {escape(str(error))}", highlight=False)
+        complaints.print(f"{out} cannot take the result; it goes to {elsewhere}.", highlight=False)
+        out = elsewhere
+        try:
+            _save(result, out, given)
+        except OSError as again:
+            complaints.print(_report.estimates(result))
+            _fail(again, code=1)
     _show(result, _truth(found["model"], result), as_json)
     if not as_json:
         console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
@@ -165,6 +171,12 @@ def show(
     except (ValueError, OSError) as error:
         _fail(error)
     _show(found, None, as_json)
+
+
+def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
+    result.save(out / "result.nc")
+    write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
+    write_whole(out / "plot.png", lambda p: result.plot(p))
 
 
 def _show(result: srmc.Result, truth: Moments | None, as_json: bool) -> None:
