@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc._models import as_model
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 SIGMA = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -39,9 +40,8 @@ def test_numpyro_eight_schools():
             numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
 
     agrees(srmc.sample(schools, data={"sigma": SIGMA, "y": EFFECTS}, **RUN))
-    short = {"kernel": "mh", "num_warmup": 100, "num_samples": 10, "progress": False}
-    prior = srmc.sample(schools, data=(SIGMA, EFFECTS), initial_position="prior", **short)
-    assert set(prior.draws) == {"mu", "tau", "raw", "theta"}
+    prior = as_model(schools, "prior", (SIGMA, EFFECTS)).starts(jax.random.key(0), 3)
+    assert {name: x.shape for name, x in prior.items()} == {"mu": (3,), "tau": (3,), "raw": (3, 8)}
 
 
 def test_a_numpyro_model_without_arguments_is_recognised():
@@ -50,17 +50,26 @@ def test_a_numpyro_model_without_arguments_is_recognised():
     def model():
         numpyro.sample("p", numpyro.distributions.Beta(2.0, 5.0))
 
-    short = {"kernel": "mh", "num_warmup": 100, "num_samples": 50, "progress": False}
-    draws = srmc.sample(model, **short).draws["p"]
-    assert np.all((draws > 0) & (draws < 1))
+    found = as_model(model)
+    assert np.all(np.abs(found.starts(jax.random.key(0), 50)["p"]) < 2)
+    assert 0.7 < float(found.values({"p": jnp.ones(())})["p"]) < 0.8
 
     def empty():
         numpyro.deterministic("a", jnp.ones(()))
 
     with pytest.raises(ValueError, match="model must have a latent variable"):
-        srmc.sample(empty, data=(), **short)
+        as_model(empty, data=())
 
 
+@pytest.fixture
+def precision():
+    """PyTensor turns double precision on for the whole process."""
+    before = jax.config.read("jax_enable_x64")
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("precision")
 @pytest.mark.filterwarnings("ignore")
 def test_pymc_eight_schools():
     pm = pytest.importorskip("pymc")
@@ -73,6 +82,7 @@ def test_pymc_eight_schools():
     agrees(srmc.sample(model, **RUN))
 
 
+@pytest.mark.usefixtures("precision")
 @pytest.mark.filterwarnings("ignore")
 def test_discrete_pymc_models_are_refused():
     pm = pytest.importorskip("pymc")
@@ -85,12 +95,9 @@ def test_discrete_pymc_models_are_refused():
 def test_names_follow_the_position():
     position = {"b": {"c": jnp.ones(2)}, "a": 1.0}
     density = lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"]["c"] ** 2))
-    short = {"kernel": "mh", "num_warmup": 100, "num_samples": 10, "progress": False}
-    result = srmc.sample(density, initial_position=position, **short)
-    assert {k: v.shape for k, v in result.draws.items()} == {"a": (4, 10), "b.c": (4, 10, 2)}
-    drawn = srmc.sample(
-        lambda x: -0.5 * jnp.sum(x**2),
-        initial_position=lambda key: jax.random.normal(key, (3,)),
-        **short,
-    )
-    assert list(drawn.draws) == ["x"]
+    model = as_model(density, position)
+    assert {k: jnp.shape(v) for k, v in model.values(position).items()} == {"a": (), "b.c": (2,)}
+    starts = model.starts(jax.random.key(0), 3)
+    assert starts["b"]["c"].shape == (3, 2)
+    drawn = as_model(density, lambda key: {"a": 0.0, "b": {"c": jax.random.normal(key, (2,))}})
+    assert np.std(drawn.starts(jax.random.key(0), 3)["b"]["c"]) > 0

@@ -135,8 +135,7 @@ def test_long_runs_find_the_mean_and_forget(name, mode):
     assert size[-100:].mean() < 0.5 * size[20:120].mean()
 
 
-@pytest.mark.parametrize("precision", [32, 64])
-@pytest.mark.parametrize("structure", ["array", "pytree"])
+@pytest.mark.parametrize(("structure", "precision"), [("array", 32), ("pytree", 64)])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_grid_under_jit_and_vmap(name, mode, structure, precision):

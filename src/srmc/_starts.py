@@ -33,6 +33,8 @@ def find_starts(
         positions = stack_positions(initial_position)
     else:
         positions = stack_positions([initial_position] * num_chains)
+    # In one precision: BlackJAX's kernels do not mix them.
+    positions = jax.tree.map(lambda x: x.astype(float), positions)
     check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
     finite = jax.jit(jax.vmap(_is_good(logdensity_fn)))(positions)
     if not jnp.all(finite):
