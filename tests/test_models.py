@@ -1,5 +1,8 @@
 """Models of other libraries, against the reference values of posteriordb."""
 
+import runpy
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,14 +11,31 @@ import pytest
 import srmc
 from srmc._models import as_model
 
-EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-SIGMA = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+EXAMPLES = Path(__file__).parents[1] / "examples"
 REFERENCE = {"mu": (4.411, 0.033), "tau": (3.602, 0.032)}
-RUN = {"num_samples": 2000, "progress": False}
 
 
-def agrees(result):
+def example(name):
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+@pytest.fixture
+def precision():
+    """PyTensor turns double precision on for the whole process."""
+    before = jax.config.read("jax_enable_x64")
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("precision")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("library", ["numpyro", "pymc"])
+def test_eight_schools_agree_with_posteriordb(library):
     """Within four standard errors, the reference's and the run's."""
+    pytest.importorskip(library)
+    scope = example(f"eight_schools_{library}")
+    data = {"sigma": scope["SIGMA"], "y": scope["Y"]} if library == "numpyro" else None
+    result = srmc.sample(scope["eight_schools"], data=data, num_samples=2000, progress=False)
     summary = result.summary()
     for name, (mean, error) in REFERENCE.items():
         found = summary.loc[name]
@@ -27,21 +47,12 @@ def agrees(result):
     assert np.mean(result.stats["alpha"]) > 0
 
 
-def test_numpyro_eight_schools():
-    numpyro = pytest.importorskip("numpyro")
-    dist = numpyro.distributions
-
-    def schools(sigma, y=None):
-        mu = numpyro.sample("mu", dist.Normal(0, 5))
-        tau = numpyro.sample("tau", dist.HalfCauchy(5))
-        with numpyro.plate("schools", len(sigma)):
-            raw = numpyro.sample("raw", dist.Normal(0, 1))
-            theta = numpyro.deterministic("theta", mu + tau * raw)
-            numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
-
-    agrees(srmc.sample(schools, data={"sigma": SIGMA, "y": EFFECTS}, **RUN))
-    prior = as_model(schools, "prior", (SIGMA, EFFECTS)).starts(jax.random.key(0), 3)
-    assert {name: x.shape for name, x in prior.items()} == {"mu": (3,), "tau": (3,), "raw": (3, 8)}
+def test_numpyro_models_start_from_the_prior():
+    pytest.importorskip("numpyro")
+    scope = example("eight_schools_numpyro")
+    model = as_model(scope["eight_schools"], "prior", (scope["SIGMA"], scope["Y"]))
+    starts = model.starts(jax.random.key(0), 3)
+    assert {name: x.shape for name, x in starts.items()} == {"mu": (3,), "tau": (3,), "raw": (3, 8)}
 
 
 def test_a_numpyro_model_without_arguments_is_recognised():
@@ -59,27 +70,6 @@ def test_a_numpyro_model_without_arguments_is_recognised():
 
     with pytest.raises(ValueError, match="model must have a latent variable"):
         as_model(empty, data=())
-
-
-@pytest.fixture
-def precision():
-    """PyTensor turns double precision on for the whole process."""
-    before = jax.config.read("jax_enable_x64")
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
-@pytest.mark.usefixtures("precision")
-@pytest.mark.filterwarnings("ignore")
-def test_pymc_eight_schools():
-    pm = pytest.importorskip("pymc")
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5)
-        tau = pm.HalfCauchy("tau", 5)
-        raw = pm.Normal("raw", 0, 1, shape=8)
-        theta = pm.Deterministic("theta", mu + tau * raw)
-        pm.Normal("y", theta, SIGMA, observed=EFFECTS)
-    agrees(srmc.sample(model, **RUN))
 
 
 @pytest.mark.usefixtures("precision")

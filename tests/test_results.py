@@ -48,7 +48,7 @@ def test_what_is_no_result_is_refused(result, tmp_path):
 
 
 def test_a_full_disk_leaves_the_old_file(result, tmp_path):
-    """/dev/full fails as a full disk does; the file that was there stays."""
+    """The file that was there stays, and nothing half-written beside it."""
     path = tmp_path / "r.nc"
     path.write_text("old")
 

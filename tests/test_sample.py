@@ -15,7 +15,7 @@ import pytest
 
 import srmc
 from conftest import MEAN, VARIANCE, log_gamma
-from srmc import _sample
+from srmc import _keep
 
 QUICK = {
     "kernel": "mala",
@@ -47,13 +47,13 @@ def stops_early(monkeypatch):
     """Makes the run get a signal after its first chunk."""
 
     def arrange(number):
-        tell = _sample._tell
+        tell = _keep._tell
 
         def and_signal(*args):
             tell(*args)
             os.kill(os.getpid(), number)
 
-        monkeypatch.setattr(_sample, "_tell", and_signal)
+        monkeypatch.setattr(_keep, "_tell", and_signal)
 
     yield arrange
     monkeypatch.undo()
@@ -162,6 +162,9 @@ def test_another_run_s_checkpoint_is_refused(tmp_path):
         srmc.sample(log_gamma, **options | {"kernel": "mh"}, resume=True)
     with pytest.raises(ValueError, match="another run: the model's log density"):
         srmc.sample(lambda x: 1.1 * log_gamma(x), **options, resume=True)
+    more = lambda values: {"total": values["x"].sum()}
+    with pytest.raises(ValueError, match="another run: a draw was"):
+        srmc.sample(log_gamma, **options, statistics=more, resume=True)
     wider = options | {"initial_position": np.zeros(3, np.float32)}
     with pytest.raises(ValueError, match="another run: a draw was"):
         srmc.sample(lambda x: log_gamma(x[:2]) - x[2] ** 2, **wider, resume=True)
@@ -231,7 +234,10 @@ def test_paper_settings_are_one_keyword_away():
         ({"initial_position": [np.zeros(2)]}, ValueError, "a list of 2 positions"),
         ({"initial_position": np.full(2, np.nan)}, ValueError, "must be finite at the start"),
         ({"shared_history": "yes"}, TypeError, "shared_history must be True or False"),
-        ({"base": True, "repellence": {"frame": "fixed"}}, ValueError, "base=True needs"),
+        ({"base": True, "repellence": {"surrogate": srmc.tilt()}}, ValueError, "base=True needs"),
+        ({"model": srmc.targets.banana(), "data": ()}, ValueError, "data is for NumPyro models"),
+        ({"model": srmc.targets.banana(), "initial_position": "prior"}, ValueError, "for a target"),
+        ({"initial_position": "priors"}, ValueError, "initial_position must be one of"),
         ({"model": 3}, TypeError, "model must be a log density"),
         ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
     ],

@@ -8,6 +8,7 @@
 Each process of several has its own folder inside.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,14 @@ def _compare(old: dict[str, Any], new: dict[str, Any], folder: Any) -> None:
         differences = [f"a draw was {old['shapes']} and is {new['shapes']}"]
     if not differences and not np.allclose(old["probe"], new["probe"], 1e-4, equal_nan=True):
         differences = [
-            f"the model's log density near the start was {old['probe'][0]:.6g} and is "
-            f"{new['probe'][0]:.6g}"
+            f"the model's log density near the start, or what is kept of a draw, was "
+            f"{old['probe']} and is {new['probe']}"
         ]
     if differences:
         raise ValueError(f"checkpoint {folder} belongs to another run: {'; '.join(differences)}")
+    if old["versions"] != new["versions"]:
+        warnings.warn(
+            f"checkpoint {folder} was made with {old['versions']}, now there are "
+            f"{new['versions']}; draws to come may differ in the last bits",
+            stacklevel=2,
+        )

@@ -35,20 +35,26 @@ class Model(NamedTuple):
 
 def as_model(model: Any, initial_position: Any = None, data: Any = None) -> Model:
     """A model of any kind that `srmc.sample` takes, as a log density with its starts."""
-    if isinstance(model, Model):
-        return model
-    if isinstance(initial_position, str):
+    is_text = isinstance(initial_position, str)
+    if is_text:
         check_option("initial_position", initial_position, ("uniform", "prior"))
+    is_pymc = type(model).__module__.startswith("pymc.")
+    if data is not None and (is_pymc or not callable(model)):
+        raise ValueError("data is for NumPyro models; this model has its data already")
     if isinstance(model, Target):
+        if is_text:
+            raise ValueError(
+                f"initial_position must be a position for a target, got {initial_position!r}"
+            )
         scattered = lambda key, n: scatter(model.logdensity_fn, key, model.position, n)
         found = Model(model.name, model.logdensity_fn, scattered, name_leaves)
-    elif type(model).__module__.startswith("pymc."):
+    elif is_pymc:
         found = _from_pymc(model, initial_position)
     elif not callable(model):
         raise TypeError(
             f"model must be a log density, a target, a NumPyro model or a PyMC model, got {model!r}"
         )
-    elif data is not None or isinstance(initial_position, str) or _has_sites(model):
+    elif data is not None or is_text or (initial_position is None and _has_sites(model)):
         found = _from_numpyro(model, data, initial_position)
     elif initial_position is None:
         raise ValueError(
@@ -56,8 +62,9 @@ def as_model(model: Any, initial_position: Any = None, data: Any = None) -> Mode
             "chain, or a function of a key; for a NumPyro model with arguments, give data"
         )
     else:
-        found = Model(getattr(model, "__name__", "model"), model, _missing, name_leaves)
-    if initial_position is None or isinstance(initial_position, str):
+        given = lambda key, n: find_starts(model, initial_position, key, n)
+        return Model(getattr(model, "__name__", "model"), model, given, name_leaves)
+    if initial_position is None or is_text:
         return found
     logdensity_fn = found.logdensity_fn
     return found._replace(
@@ -76,10 +83,6 @@ def _has_sites(model: Callable) -> bool:
     except TypeError:  # it takes arguments, as a log density does
         return False
     return any(site["type"] == "sample" for site in trace.values())
-
-
-def _missing(key, n):
-    raise ValueError("initial_position must be given for a log density")
 
 
 def name_leaves(position: PyTree) -> dict[str, jax.Array]:

@@ -45,16 +45,15 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
     """What the run took and how it went."""
     stats, about = result.stats, result.about
     draws = about["num_draws"]
-    count = lambda name: round(float(np.mean(stats[name])) * draws * len(stats[name]))
     found = {
         "draws a chain": draws,
         "chains": len(stats["alpha"]),
         "acceptance": float(np.mean(stats["acceptance_rate"])),
-        "divergences": count("diverging"),
+        "divergences": result.total("diverging"),
         "gradients, warm-up": about["gradients_of_warmup"],
         "gradients, sampling": result.gradients,
-        "draws with something not finite": len(stats["alpha"]) * draws - count("is_finite"),
-        "draws at which the guard lowered alpha": count("is_hot"),
+        "draws with something not finite": len(stats["alpha"]) * draws - result.total("is_finite"),
+        "draws at which the guard lowered alpha": result.total("is_hot"),
         "alpha at the end": float(np.mean(stats["alpha"][:, -1])),
         "largest exponent scale": float(np.max(stats["exponent"])),
         "seconds, compilation included": about["seconds"],

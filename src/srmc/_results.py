@@ -74,12 +74,12 @@ class Result:
     @property
     def gradients(self) -> int:
         """Gradients of the log density that sampling took, over all chains; -1 if unknown."""
-        each = np.asarray(self.stats["gradients"])
-        if np.any(each < 0):
-            return -1
-        if self.moments is None:
-            return int(each.sum(dtype=np.int64))
-        return round(float(each.mean(axis=1).sum() * self.about["num_draws"]))
+        return -1 if np.any(np.asarray(self.stats["gradients"]) < 0) else self.total("gradients")
+
+    def total(self, name: str) -> int:
+        """The sum of a statistic over all draws and chains."""
+        each = np.asarray(self.stats[name], float)
+        return round(float(np.sum(each * np.array(self.about.get("draws_a_batch", 1.0)))))
 
     def summary(self, base: bool = False) -> Any:
         """Mean, sd, the error of the mean and quantiles of each coordinate, as a DataFrame.

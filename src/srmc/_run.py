@@ -52,6 +52,15 @@ class Task(NamedTuple):
     thin: int = 1
 
 
+def start(task: Task, rng_key: jax.Array, positions: PyTree) -> list[Any]:
+    """The states that chains start in, block by block."""
+    keys = jax.random.key_data(jax.random.split(rng_key, task.layout.num_chains))
+    wrap = jax.vmap(jax.random.wrap_key_data)
+    init = lambda pair: jax.vmap(task.algorithm.init)(pair[0], wrap(pair[1]))
+    program = task.layout.program(init, (0,), 0)
+    return [program(part) for part in task.layout.spread((positions, keys))]
+
+
 def draws(
     task: Task,
     states: list[Any],
@@ -154,7 +163,6 @@ _OVER_STEPS: dict[str, Callable] = {
     "is_finite": jnp.all,
     "is_hot": jnp.any,
 }
-
 
 STATISTICS: dict[str, type] = {
     "acceptance_rate": float,

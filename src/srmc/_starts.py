@@ -33,8 +33,7 @@ def find_starts(
         positions = stack_positions(initial_position)
     else:
         positions = stack_positions([initial_position] * num_chains)
-    # In one precision: BlackJAX's kernels do not mix them.
-    positions = jax.tree.map(lambda x: x.astype(float), positions)
+    positions = _in_one_precision(positions)
     check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
     finite = jax.jit(jax.vmap(_is_good(logdensity_fn)))(positions)
     if not jnp.all(finite):
@@ -72,7 +71,7 @@ def scatter(
     Each new try keeps closer to the position.
     """
     check_count("num_chains", num_chains)
-    position = as_position(position)
+    position = _in_one_precision(as_position(position))
     check_density(logdensity_fn, position)
     flat, unravel = ravel_pytree(position)
     is_good = _is_good(logdensity_fn)
@@ -103,6 +102,11 @@ def scatter(
             "give initial_position"
         )
     return starts
+
+
+def _in_one_precision(position: PyTree) -> PyTree:
+    """JAX's default, since BlackJAX's kernels do not mix several."""
+    return jax.tree.map(lambda x: x.astype(float), position)
 
 
 def _is_good(logdensity_fn):

@@ -30,6 +30,8 @@ app.add_typer(bench, name="bench")
 console = Console()
 complaints = Console(stderr=True)
 
+# What does not belong into the file that repeats a run.
+LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
 KernelName = Literal["mh", "ula", "uld", "mala", "hmc", "jittered_hmc", "nuts"]
 
 
@@ -100,7 +102,7 @@ def sample(
     ] = None,
 ) -> None:
     """Sample from a target; leave draws, a summary, a plot, and the settings that repeat it."""
-    given = {k: v for k, v in locals().items() if k not in ("config", "as_json", "resume")}
+    given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
     if x64:
         jax.config.update("jax_enable_x64", True)
     try:
@@ -149,7 +151,7 @@ def sample(
         except OSError as again:
             complaints.print(_report.estimates(result))
             _fail(again, code=1)
-    _show(result, _truth(found["model"], result), as_json)
+    _show(result, _truth(found["model"]), as_json)
     if not as_json:
         console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
@@ -279,7 +281,7 @@ def _find_target(name: str) -> dict[str, Any]:
     return {"model": getattr(module, attribute), **options}
 
 
-def _truth(model: Any, result: srmc.Result) -> Moments | None:
+def _truth(model: Any) -> Moments | None:
     if not isinstance(model, Target):
         return None
     with complaints.status("moments of the target"):
