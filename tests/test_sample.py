@@ -1,6 +1,7 @@
 """The front door as a person uses it."""
 
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -121,11 +122,11 @@ def test_a_run_killed_outright_loses_a_chunk_at_most(tmp_path):
         def log_density(x):
             return jnp.sum(1.5 * x - jnp.exp(x))
 
-        options = dict(kernel="mala", num_warmup=100, num_samples=200_000, num_chains=2,
+        options = dict(kernel="mala", num_warmup=100, num_samples=100_000, num_chains=2,
                        initial_position=np.zeros(2, np.float32), progress=False, thin=20)
         if __name__ == "__main__":
-            result = srmc.sample(log_density, checkpoint=sys.argv[1] or None,
-                                 resume=bool(sys.argv[1]), checkpoint_seconds=0.1, **options)
+            result = srmc.sample(log_density, checkpoint=sys.argv[1], resume=True,
+                                 checkpoint_seconds=0.1, **options)
             np.save(sys.argv[2], result.draws["x"])
         """
     )
@@ -140,15 +141,14 @@ def test_a_run_killed_outright_loses_a_chunk_at_most(tmp_path):
             committed = int(np.load(folder / "state.npz")["done"])
     child.send_signal(signal.SIGKILL)
     child.wait()
-    assert 0 < committed < 10_000
+    assert 0 < committed < 5_000
     assert not (tmp_path / "never.npy").exists()
     after = int(np.load(folder / "state.npz")["done"])
     assert after >= committed
-    at_once = subprocess.Popen([*job, "", str(tmp_path / "at_once.npy")])
     subprocess.run([*job, str(folder), str(tmp_path / "resumed.npy")], check=True)
-    assert at_once.wait() == 0
-    resumed, straight = (np.load(tmp_path / f"{name}.npy") for name in ("resumed", "at_once"))
-    np.testing.assert_array_equal(resumed, straight)
+    scope = runpy.run_path(str(tmp_path / "job.py"))
+    straight = srmc.sample(scope["log_density"], **scope["options"])
+    np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), straight.draws["x"])
 
 
 def test_another_run_s_checkpoint_is_refused(tmp_path):

@@ -76,8 +76,8 @@ def measure(
     dim = draws.shape[-1]
     center, root, y = _whiten(draws, scores)
     s = scores * root[None, None] if root.ndim == 1 else scores @ root
-    time = jnp.maximum(spacing * _times(s), 1.0)
-    square_time = jnp.maximum(spacing * _times(s**2), 1.0)
+    time = jnp.maximum(spacing * autocorrelation_times(s), 1.0)
+    square_time = jnp.maximum(spacing * autocorrelation_times(s**2), 1.0)
 
     # A window's average is taken off draws that are in the window, which changes second moments
     # by g time / 2, relatively, against a standard error of sqrt(2 square_time / n) of theirs.
@@ -91,7 +91,7 @@ def measure(
     normalised = jnp.stack(
         [f / jnp.sqrt(n)[None, None] for f, n in ((s, shift_square), (scaled, scale_square))]
     )
-    top = jnp.max(_top_eigenvalues(normalised.reshape(2, -1, dim)))
+    top = jnp.max(top_eigenvalues(normalised.reshape(2, -1, dim)))
     rate = jnp.minimum(rate, 0.5 / top)
 
     count: Any = 2 * dim
@@ -273,13 +273,13 @@ def _long_run_variance(series: jax.Array) -> jax.Array:
     return batches.shape[2] * jnp.var(batches.mean(axis=2), axis=(0, 1), ddof=1)
 
 
-def _times(series: jax.Array) -> jax.Array:
+def autocorrelation_times(series: jax.Array) -> jax.Array:
     """Integrated autocorrelation times, in draws."""
     variance = jnp.var(series, axis=(0, 1))
     return _long_run_variance(series) / jnp.where(variance > 0, variance, jnp.inf)
 
 
-def _top_eigenvalues(rows: jax.Array, iterations: int = 30) -> jax.Array:
+def top_eigenvalues(rows: jax.Array, iterations: int = 30) -> jax.Array:
     """Of the second moments of several sets of rows, by power iteration, without forming them."""
 
     def one(_, carry):

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_option
-from srmc._starts import find_starts, scatter
+from srmc._sites import Changes
+from srmc._space import Space
+from srmc._starts import find_starts, find_states, scatter
 from srmc._target import LogDensity
 from srmc.targets import Target
 
@@ -25,16 +27,56 @@ class Model(NamedTuple):
         The starts of so many chains, given a key.
     values
         From a position to named arrays, in the user's space.
+    space, differences
+        Of a discrete model: where it lives, and its one-site changes if it has them.
     """
 
     name: str
     logdensity_fn: LogDensity
     starts: Callable[[jax.Array, int], PyTree]
     values: Callable[[PyTree], dict[str, jax.Array]]
+    space: Space | None = None
+    differences: Changes | None = None
+
+
+def space_of(model: Any, space: Space | None) -> Space | None:
+    """The discrete space of a model, if it is on one."""
+    if space is not None and not isinstance(space, Space):
+        raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
+    own = model.space if isinstance(model, Target) else None
+    if space is not None and own is not None and space != own:
+        raise ValueError(f"space must be that of the target, {own}, got {space}")
+    return space or own
+
+
+def as_discrete_model(
+    model: Any, space: Space, initial_position: Any = None, differences: Changes | None = None
+) -> Model:
+    """A log density or a target on a discrete space, with its starts."""
+    if isinstance(initial_position, str):
+        raise ValueError(f"initial_position must be a state, got {initial_position!r}")
+    if isinstance(model, Target):
+        name, logdensity_fn = model.name, model.logdensity_fn
+        differences = differences or model.differences
+        like = model.position
+    elif callable(model):
+        name, logdensity_fn, like = getattr(model, "__name__", "model"), model, None
+        if initial_position is None:
+            raise ValueError(
+                "initial_position must be given for a log density: a state, a list of one for "
+                "each chain, or a function of a key"
+            )
+    else:
+        raise TypeError(f"model must be a log density or a target on {space}, got {model!r}")
+
+    def starts(key, num_chains):
+        return find_states(logdensity_fn, space, initial_position, like, key, num_chains)
+
+    return Model(name, logdensity_fn, starts, name_leaves, space, differences)
 
 
 def as_model(model: Any, initial_position: Any = None, data: Any = None) -> Model:
-    """A model of any kind that `srmc.sample` takes, as a log density with its starts."""
+    """A continuous model of any kind that `srmc.sample` takes, as a log density with its starts."""
     is_text = isinstance(initial_position, str)
     if is_text:
         check_option("initial_position", initial_position, ("uniform", "prior"))

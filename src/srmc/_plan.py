@@ -2,8 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from srmc import _tune, _tune_sites
 from srmc._checks import check_count, check_number, check_option
-from srmc._tune import RECIPES
+from srmc._space import Space
 
 
 class Plan(NamedTuple):
@@ -35,9 +36,15 @@ class Plan(NamedTuple):
         return self._asdict() | {"repellence": words}
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan, space: Space | None = None) -> None:
     """Refuse what cannot be done, by name."""
-    check_option("kernel", plan.kernel, RECIPES)
+    if space is None and plan.kernel in _tune_sites.RECIPES:
+        raise ValueError(
+            f"kernel {plan.kernel!r} is for discrete spaces; say which with space, such as "
+            "srmc.Binary()"
+        )
+    where = "" if space is None else f" on {space}"
+    check_option(f"kernel{where}", plan.kernel, (_tune if space is None else _tune_sites).RECIPES)
     check_option("keep", plan.keep, ("draws", "moments", "covariance"))
     if isinstance(plan.alpha, str):
         check_option("alpha", plan.alpha, ("auto",))
@@ -51,6 +58,8 @@ def check_plan(plan: Plan) -> None:
         raise ValueError(f"thin must be at most num_samples, {plan.num_samples}, got {plan.thin}")
     if plan.step_size is not None:
         check_number("step_size", plan.step_size, above=0.0)
+        if space is not None and plan.kernel != "dlp":
+            raise ValueError(f"step_size is for kernel 'dlp'{where}, got {plan.kernel!r}")
     if plan.num_integration_steps is not None:
         check_count("num_integration_steps", plan.num_integration_steps)
         if plan.kernel not in ("hmc", "jittered_hmc"):
@@ -63,5 +72,7 @@ def check_plan(plan: Plan) -> None:
     given = plan.repellence
     if given is not None and not isinstance(given, dict):
         raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
+    if plan.base and space is not None:
+        raise ValueError("base=True needs a continuous kernel; here no base chain is run")
     if plan.base and given is not None and given.get("frame") != "moving":
         raise ValueError("base=True needs frame='moving' in repellence; else no base chain is run")

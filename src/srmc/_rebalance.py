@@ -12,9 +12,9 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import _history
 from srmc._checks import check_count, check_number, check_option
+from srmc._loop import relative_size
 from srmc._measure import ALPHA, Loop, measure, select, settings
 from srmc._strength import Seen
-from srmc._surrogate import relative_size
 
 MEASURED = 512  # draws a chain, at most, that are scored to measure the loop
 
@@ -208,7 +208,13 @@ def _advance(options, state, base, num_draws, how):
     step = state.step + num_draws
     next_alpha, strength_state = strength.update(
         state.strength_state,
-        Seen(step, gamma / num_draws, exponent, jnp.all(valid), relative_size(surrogate, first)),
+        Seen(
+            step,
+            gamma / num_draws,
+            exponent,
+            jnp.all(valid),
+            relative_size(surrogate.precondition, first),
+        ),
     )
     refused = state.refused + jnp.sum(~valid)
     draws = jnp.where(valid[:, None], moved, base)

@@ -1,87 +1,25 @@
 """Algorithm 1 of the paper: history, strength and surrogate around any base kernel."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from blackjax.base import SamplingAlgorithm
 
-from srmc import _history
 from srmc._checks import check_count, check_option, is_concrete
 from srmc._field import Field
 from srmc._kernel import Kernel
-from srmc._strength import Seen, Strength, as_strength
-from srmc._surrogate import Surrogate, along, relative_size, tilt
+from srmc._loop import RepelInfo, RepelState, is_plain, make_loop
+from srmc._repel_sites import repel_sites
+from srmc._strength import Strength
+from srmc._surrogate import Surrogate, along, tilt
 from srmc._target import LogDensity, all_finite, as_position, check_start, like, rejecting
 from srmc._when import when
+from srmc.kernels import SiteAlgorithm
 
 PyTree = Any
-
-
-class RepelState(NamedTuple):
-    """State of a repelled chain.
-
-    position
-        The draw, X.
-    theta
-        The history: the running average of the score, or of a field's features.
-    alpha
-        The strength of the next step.
-    step
-        The number of steps made.
-    inner_state
-        The base kernel's state; in the moving frame its position is the base chain's, Z.
-    feature
-        The score, or features, that were seen last.
-    feedback
-        The feature of the draw minus that of the base chain, when both were seen last; it stays
-        0 unless `feedback_every` is more than 1.
-    is_inside
-        In the moving frame, whether the move was found acceptable when it was looked at last.
-    strength_state
-        What the schedule of alpha carries.
-    """
-
-    position: PyTree
-    theta: PyTree
-    alpha: jax.Array
-    step: jax.Array
-    inner_state: Any
-    feature: PyTree
-    feedback: PyTree
-    is_inside: jax.Array
-    strength_state: Any
-
-
-class RepelInfo(NamedTuple):
-    """What a repelled step did.
-
-    inner_info
-        The base kernel's own report.
-    exponent
-        The exponent scale `alpha |(A theta)·s(X)|`, with features in place of the score along a
-        field; repellence is mild while it is below 1.
-    gradients
-        Evaluations of the score that the step took; -1 if the kernel takes them in a loop and
-        does not report `num_integration_steps`.
-    hvps
-        How many of these were Hessian-vector products, each of which costs another gradient.
-    is_finite
-        False if the step met a NaN or an infinity: a proposal without a finite density, or whose
-        acceptance probability is 0 in floating point (most kernels do not tell the two apart), a
-        move that was not made (see `frame`), or a score that was kept out of the history.
-    is_hot
-        True if a watched strength lowered alpha at this step.
-    """
-
-    inner_info: Any
-    exponent: jax.Array
-    gradients: jax.Array
-    hvps: jax.Array
-    is_finite: jax.Array
-    is_hot: jax.Array
 
 
 def repel(
@@ -106,7 +44,8 @@ def repel(
         A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density (the whole
         of it, not a likelihood) that returns a `blackjax.SamplingAlgorithm`. Its state is a
         NamedTuple with `position`; what it caches of the target is called `logdensity` and
-        `logdensity_grad`.
+        `logdensity_grad`. Or a kernel on discrete spaces, such as `srmc.kernels.gwg`, which
+        takes `space`, `feature`, `differences` and `preconditioner`; see `srmc.gwg`.
     logdensity_fn
         The log density of the target, up to a constant.
     *args, **kwargs
@@ -143,6 +82,25 @@ def repel(
     A `SamplingAlgorithm` with `init(position, rng_key=None, theta=None)` and
     `step(rng_key, state)`; see `RepelState` and `RepelInfo`.
     """
+    if isinstance(algorithm, SiteAlgorithm):
+        for name, is_given in (
+            ("surrogate", surrogate is not None),
+            ("frame", frame is not None),
+            ("feedback_every", feedback_every != 1),
+        ):
+            if is_given:
+                raise ValueError(f"{name} is for continuous kernels; {algorithm.name} is not one")
+        return repel_sites(
+            algorithm,
+            logdensity_fn,
+            *args,
+            alpha=alpha,
+            gain=gain,
+            history_every=history_every,
+            history_average=history_average,
+            history_axis=history_axis,
+            **kwargs,
+        )
     kernel = Kernel(algorithm, args, kwargs)
     surrogate = tilt() if surrogate is None else surrogate
     surrogate = along(surrogate) if isinstance(surrogate, Field) else surrogate
@@ -159,12 +117,9 @@ def repel(
     if frame == "moving" and not surrogate.carries:
         raise ValueError("frame='moving' needs surrogate=srmc.shift(); the tilt has no such frame")
     moving = frame == "moving"
-    if gain is None:
-        gain = _history.gain()
-    elif not callable(gain):
-        raise TypeError(f"gain must be srmc.gain(...) or a function of n, got {gain!r}")
-    if is_concrete(history_every):
-        check_count("history_every", history_every)
+    loop = make_loop(
+        alpha, gain, surrogate.precondition, history_every, history_average, history_axis
+    )
     check_count("feedback_every", feedback_every)
     each_step = is_concrete(history_every) and history_every == 1
     if feedback_every > 1 and not (moving and each_step):
@@ -172,10 +127,7 @@ def repel(
             f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
             f"got {frame!r} and {history_every}"
         )
-    if not isinstance(history_average, bool):
-        raise TypeError(f"history_average must be True or False, got {history_average!r}")
-    strength = as_strength(alpha)
-    plain = not isinstance(alpha, Strength) and is_concrete(alpha) and float(alpha) == 0.0
+    plain = is_plain(alpha)
 
     target = rejecting(logdensity_fn)
     field = surrogate.field
@@ -201,7 +153,7 @@ def repel(
         if history_average and not plain:
             feature = field.feature(position, jax.grad(target)(position))
         feature = optax.tree.where(all_finite(feature), feature, zeros)
-        first_alpha, strength_state = strength.init()
+        first_alpha, strength_state = loop.strength.init()
         return RepelState(
             position,
             zeros if theta is None else like("theta", theta, zeros),
@@ -245,7 +197,6 @@ def repel(
         opens = state.step % history_every == 0
         closes = (state.step + 1) % history_every == 0
         looks = closes & (state.step % feedback_every == 0)
-        updates = (state.step + 1) // history_every
         alpha, theta, inner_state = state.alpha, state.theta, state.inner_state
         u = surrogate.precondition(theta)
 
@@ -280,36 +231,24 @@ def repel(
                 feature = optax.tree.where(inside, feature, kept)
 
         valid = all_finite(feature) & (inside | moving)
-        learns = closes & valid
+        learns = valid
         if plain and not hasattr(inner_state, "logdensity_grad"):
             learns = jnp.zeros((), bool)
-        entering = feature
-        if history_average:
-            entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
-        gamma = gain(jnp.maximum(updates, 1))
-        theta = _history.update(theta, entering, gamma, learns, history_axis)
-        feature = optax.tree.where(valid, feature, state.feature)
-        exponent = alpha * jnp.abs(optax.tree.vdot(surrogate.precondition(theta), feature))
-        size = relative_size(surrogate, feature)
+        closed = loop.close(state, feature, valid, learns, inside)
         is_finite &= valid & inside
-        next_alpha, strength_state = strength.update(
-            state.strength_state, Seen(state.step + 1, gamma, exponent, valid & inside, size)
-        )
-        next_alpha = jnp.where(closes, next_alpha, alpha)
-        is_hot = getattr(strength_state, "is_hot", jnp.zeros((), bool))
         return (
             RepelState(
                 position,
-                theta,
-                next_alpha,
+                closed.theta,
+                closed.alpha,
                 state.step + 1,
                 inner_state,
-                feature,
+                closed.feature,
                 feedback,
                 inside,
-                strength_state,
+                closed.strength_state,
             ),
-            RepelInfo(inner_info, exponent, gradients, hvps, is_finite, is_hot),
+            RepelInfo(inner_info, closed.exponent, gradients, hvps, is_finite, closed.is_hot),
         )
 
     return SamplingAlgorithm(init, step)

@@ -8,17 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc import _run, _tune
+from srmc import _run
 from srmc._checkpoint import Checkpoint, probe
 from srmc._checks import check_number
 from srmc._devices import lay_out
 from srmc._keep import Kept, keep_draws, keep_moments
-from srmc._models import Model, as_model
+from srmc._models import Model, as_discrete_model, as_model, space_of
 from srmc._plan import Plan, check_plan
 from srmc._progress import progress_bar
 from srmc._results import Result, versions
+from srmc._sites import Changes
+from srmc._space import Space
 from srmc._target import LogDensity
-from srmc._warmup import Warm, options, warm_up
+from srmc._warmup import Warm, options, tuner_of, warm_up
 
 PyTree = Any
 
@@ -26,7 +28,7 @@ PyTree = Any
 def sample(
     model: Any,
     *,
-    kernel: str = "nuts",
+    kernel: str | None = None,
     alpha: Any = "auto",
     num_warmup: int = 1000,
     num_samples: int = 1000,
@@ -34,6 +36,8 @@ def sample(
     seed: int = 0,
     initial_position: Any = None,
     data: Any = None,
+    space: Space | None = None,
+    differences: Changes | None = None,
     step_size: float | None = None,
     num_integration_steps: int | None = None,
     shared_history: bool = True,
@@ -54,7 +58,8 @@ def sample(
     model
         A JAX log density of a position, a NumPyro model, a PyMC model or a `srmc.targets.Target`.
     kernel
-        "nuts", "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld".
+        "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
+        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced".
     alpha
         The strength of repellence; "auto" measures in warm-up what is best, 0 is the plain kernel.
     num_warmup, num_samples, num_chains, seed
@@ -64,6 +69,9 @@ def sample(
         and PyMC models "uniform", the default, or "prior".
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
+    space, differences
+        The discrete space of a log density, such as `srmc.Binary()`, and its one-site changes, if
+        there is a cheap way; see `srmc.flip_mh`. A target knows its own.
     step_size
         Of the kernel; found in warm-up if not given.
     num_integration_steps
@@ -92,8 +100,9 @@ def sample(
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn. A second one, or one
     before there are draws, raises KeyboardInterrupt.
     """
+    space = space_of(model, space)
     plan = Plan(
-        kernel,
+        kernel or ("nuts" if space is None else "gwg"),
         alpha,
         num_warmup,
         num_samples,
@@ -107,11 +116,15 @@ def sample(
         base,
         repellence,
     )
-    check_plan(plan)
+    check_plan(plan, space)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
-    found = as_model(model, initial_position, data)
+    if space is None:
+        found = as_model(model, initial_position, data)
+    else:
+        found = as_discrete_model(model, space, initial_position, differences)
+    tuner = tuner_of(found)
     values = lambda position: _values(found, statistics, position)
     began = time.perf_counter()
     start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(seed), 4)
@@ -123,17 +136,21 @@ def sample(
             identity = _identity(found.logdensity_fn, values, plan, positions)
             store = Checkpoint(checkpoint, identity, resume)
         warm = warm_up(found, plan, warm_key, positions, store)
-        repelling = options(plan, warm)
+        repelling = options(tuner, plan, warm)
         parameters = warm.parameters | ({} if step_size is None else {"step_size": step_size})
-        show("warm-up", num_warmup, num_warmup, f"step size {float(parameters['step_size']):.3g}")
-        algorithm = _tune.RECIPES[kernel].build(found.logdensity_fn, **parameters, **repelling)
+        found_step = parameters.get("step_size")
+        remark = "" if found_step is None else f"step size {float(found_step):.3g}"
+        show("warm-up", num_warmup, num_warmup, remark)
+        algorithm = tuner.RECIPES[plan.kernel].build(found.logdensity_fn, **parameters, **repelling)
         layout = lay_out(num_chains, shared=repelling.get("history_axis") is not None)
         task = _run.Task(algorithm, run_key, layout, _recorder(values, base), thin)
         states = _run.start(task, init_key, warm.positions)
         keeping = keep_draws if keep == "draws" else keep_moments
         kept = keeping(task, states, plan, store, checkpoint_seconds, show)
     seconds = time.perf_counter() - began
-    return _result(found.name, plan, warm, parameters, kept, seconds)
+    measured = tuner.measured(warm.loop)
+    measured |= {} if found_step is None else {"step_size": np.mean(found_step)}
+    return _result(found.name, plan, warm, measured, kept, seconds)
 
 
 def _values(model: Model, statistics: Callable | None, position: PyTree) -> dict[str, jax.Array]:
@@ -172,21 +189,10 @@ def _identity(
     }
 
 
-def _result(name, plan: Plan, warm: Warm, parameters, kept: Kept, seconds: float) -> Result:
-    loop = warm.loop
-    measured = {
-        "step_size": float(np.mean(parameters["step_size"])),
-        "loop_rate": float(loop.rate),
-        "slowest_autocorrelation_time": float(np.max(loop.time)),
-        "top_eigenvalue": float(loop.top_eigenvalue),
-        "explained": float(np.mean(loop.explained)),
-        "explained_squares": float(np.mean(loop.explained_squares)),
-        "explained_products": float(loop.explained_products),
-        "expected_exponent": float(loop.exponent),
-    }
+def _result(name, plan: Plan, warm: Warm, measured, kept: Kept, seconds: float) -> Result:
     about = {
         "settings": {"model": name} | plan.settings(),
-        "measured": measured,
+        "measured": {k: float(x) for k, x in measured.items()},
         "versions": versions(),
         "num_draws": kept.done,
         "steps": kept.done * plan.thin,

@@ -12,6 +12,7 @@ from srmc._checks import check_count, check_number
 from srmc._history import gain
 from srmc._kernel import rescaled
 from srmc._repel import repel
+from srmc._space import Space
 from srmc._strength import Strength
 from srmc._surrogate import tilt
 from srmc._target import LogDensity
@@ -110,3 +111,69 @@ def nuts(
         inverse_mass_matrix=_UNIT_MASS if inverse_mass_matrix is None else inverse_mass_matrix,
         **options,
     )
+
+
+def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> SamplingAlgorithm:
+    """Repelled Metropolis-Hastings on a discrete space: a random site, a random other value.
+
+    Here and below, `options` are `feature`, `differences` and `preconditioner`, which say what
+    the history averages, and the keywords of `repel` on the history and its strength:
+
+    - `feature="gibbs"`: E[x_i given the rest] - x_i, of mean zero, and bounded by the range of x_i;
+      "stein": pi(x with x_i reversed) / pi(x) - 1, the paper's, of mean zero, but unbounded;
+      "relaxed-gibbs": as "gibbs" with the changes from one gradient, of mean zero if the log
+      density is linear in each site (Ising, Potts, Boltzmann machines); "relaxed": the gradient,
+      whose mean is not zero, so that the limit is wrong. If not given, "gibbs" where
+      `differences` are given or a state has at most 64 neighbours, else "relaxed-gibbs". A feature
+      that is biased warns.
+    - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
+      for all sites and values, at about the cost of a gradient; of shape (site, value), or for
+      two values the changes of the flips in the shape of the state. If not given, they are
+      evaluations of the log density, in chunks of bounded memory.
+    - `preconditioner`: a number, a vector, a matrix, or a function of theta.
+
+    The log density takes floats, in one-hot rows if the space is `Categorical`.
+    """
+    return repel(kernels.flip_mh, logdensity_fn, space, **options)
+
+
+def gibbs(
+    logdensity_fn: LogDensity, space: Space, scan: str = "random", **options: Any
+) -> SamplingAlgorithm:
+    """Repelled Gibbs sampler: one site a step, at random or in turn ("systematic")."""
+    return repel(kernels.gibbs, logdensity_fn, space, scan, **options)
+
+
+def locally_balanced(
+    logdensity_fn: LogDensity, space: Space, balancing: str = "sqrt", **options: Any
+) -> SamplingAlgorithm:
+    """Repelled locally balanced proposals, by exact ratios: "sqrt", "barker" or "max".
+
+    The surrogate's ratios take the feature of every neighbour of a state, twice a step.
+    """
+    return repel(kernels.locally_balanced, logdensity_fn, space, balancing, **options)
+
+
+def gwg(
+    logdensity_fn: LogDensity,
+    space: Space,
+    temperature: float = 2.0,
+    num_sites: int = 1,
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled Gibbs with gradients: sites and values drawn by the changes a gradient predicts.
+
+    `num_sites` of them change in one step.
+    """
+    return repel(kernels.gwg, logdensity_fn, space, temperature, num_sites, **options)
+
+
+def dlp(
+    logdensity_fn: LogDensity,
+    space: Space,
+    step_size: float,
+    adjusted: bool = True,
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled discrete Langevin proposal: all sites at once; unadjusted if so wished."""
+    return repel(kernels.dlp, logdensity_fn, space, step_size, adjusted, **options)

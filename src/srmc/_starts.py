@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count
+from srmc._space import Space
 from srmc._target import LogDensity, all_finite, as_position, check_density
 
 PyTree = Any
@@ -46,6 +47,55 @@ def find_starts(
             f"{value} at initial_position {where!r}"
         )
     return positions
+
+
+def find_states(
+    logdensity_fn: LogDensity,
+    space: Space,
+    initial_position: Any,
+    like: jax.Array | None,
+    rng_key: jax.Array,
+    num_chains: int,
+    tries: int = 100,
+) -> jax.Array:
+    """The starts of all chains on a discrete space; if none are given, uniform states `like` one.
+
+    These are drawn again until the log density is finite.
+    """
+    check_count("num_chains", num_chains)
+    if callable(initial_position):
+        draws = [initial_position(key) for key in jax.random.split(rng_key, num_chains)]
+    elif isinstance(initial_position, list):
+        if len(initial_position) != num_chains:
+            raise ValueError(
+                f"initial_position must be a list of {num_chains} states, one a chain, got "
+                f"{len(initial_position)}; give a single state as an array"
+            )
+        draws = initial_position
+    elif initial_position is not None:
+        draws = [initial_position] * num_chains
+    else:
+        draws = []
+        for n in range(num_chains * tries):
+            state = space.random(jax.random.fold_in(rng_key, n), jnp.asarray(like, float))
+            if jnp.isfinite(logdensity_fn(state)):
+                draws.append(state)
+            if len(draws) == num_chains:
+                break
+        else:
+            raise ValueError(
+                "logdensity_fn must be finite where chains start, but few uniform states have a "
+                "probability; give initial_position"
+            )
+    states = stack_positions([space.as_state(x).astype(float) for x in draws])
+    check_density(logdensity_fn, states[0])
+    values = jax.lax.map(logdensity_fn, states)
+    if not jnp.all(jnp.isfinite(values)):
+        chain = int(jnp.argmin(jnp.isfinite(values)))
+        raise ValueError(
+            f"logdensity_fn must be finite at the start, got {values[chain]} in chain {chain}"
+        )
+    return states
 
 
 def stack_positions(positions: list[PyTree]) -> PyTree:

@@ -44,12 +44,6 @@ class Surrogate(NamedTuple):
     carries: bool
 
 
-def relative_size(surrogate: Surrogate, feature: PyTree) -> jax.Array:
-    """`(A phi)·phi` over the number of entries, the largest over the leaves of phi."""
-    products = jax.tree.map(lambda a, b: jnp.mean(a * b), surrogate.precondition(feature), feature)
-    return jnp.max(jnp.stack(jax.tree.leaves(products)))
-
-
 def move(x: PyTree, scale: jax.typing.ArrayLike, direction: PyTree) -> PyTree:
     """`x + scale direction`, in the types of `x`."""
     return jax.tree.map(
@@ -69,7 +63,7 @@ def shift(preconditioner: Any = None) -> Surrogate:
     def bend(logdensity_fn):
         return lambda x, u, alpha: logdensity_fn(move(x, -alpha, u))
 
-    return Surrogate(bend, _preconditioner(preconditioner), 0, 1, 0, translations(), carries=True)
+    return Surrogate(bend, preconditioned(preconditioner), 0, 1, 0, translations(), carries=True)
 
 
 def along(field: Field, preconditioner: Any = None) -> Surrogate:
@@ -145,7 +139,7 @@ def tilt(
 
         return tilted
 
-    a = _preconditioner(preconditioner)
+    a = preconditioned(preconditioner)
     return Surrogate(bend, a, 1, *cost, translations(), carries=False)
 
 
@@ -183,7 +177,7 @@ def _finite_or_reject(value: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-def _preconditioner(a: Any) -> Callable[[PyTree], PyTree]:
+def preconditioned(a: Any) -> Callable[[PyTree], PyTree]:
     if a is None:
         return lambda theta: theta
     if callable(a):

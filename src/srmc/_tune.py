@@ -65,6 +65,9 @@ RECIPES = {
 }
 
 
+NO_LOOP = Loop(**dict.fromkeys(Loop._fields, 0.0) | {"factors": (0.0, 0.0)})  # type: ignore[arg-type]
+
+
 class Warmup(NamedTuple):
     """What a warm-up leaves.
 
@@ -128,6 +131,19 @@ def _spacing(positions: PyTree, num_steps: int) -> int:
 def is_on(loop: Loop) -> jax.Array:
     """Whether any feature acts."""
     return jnp.any(jnp.array([jnp.any(factor > 0) for factor in loop.factors]))
+
+
+def measured(loop: Loop) -> dict[str, Any]:
+    """What a result says about the loop."""
+    return {
+        "loop_rate": loop.rate,
+        "slowest_autocorrelation_time": jnp.max(loop.time),
+        "top_eigenvalue": loop.top_eigenvalue,
+        "explained": jnp.mean(loop.explained),
+        "explained_squares": jnp.mean(loop.explained_squares),
+        "explained_products": loop.explained_products,
+        "expected_exponent": loop.exponent,
+    }
 
 
 def tune(

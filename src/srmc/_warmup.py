@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from srmc import _run, _tune
+from srmc import _run, _tune, _tune_sites
 from srmc._checkpoint import Checkpoint
 from srmc._devices import lay_out
-from srmc._measure import Loop
 from srmc._models import Model
 from srmc._plan import Plan
 
@@ -23,7 +22,7 @@ class Warm(NamedTuple):
 
     positions: PyTree
     parameters: dict[str, Any]
-    loop: Loop
+    loop: Any
     gradients: np.ndarray
 
 
@@ -34,16 +33,20 @@ def warm_up(
 
     Every process does the same here, and on one device, so that all agree to the last bit.
     """
+    tuner: Any = tuner_of(model)
     fixed: dict[str, Any] = {}
+    if model.space is not None:
+        fixed = {"space": model.space, "differences": model.differences}
+        fixed |= {} if plan.step_size is None else {"step_size": plan.step_size}
     if plan.kernel in ("hmc", "jittered_hmc"):
         fixed["num_integration_steps"] = plan.num_integration_steps or 10
     arrays = store.load_warmup() if store is not None else None
     if arrays is None:
         pilots = jax.tree.map(lambda x: x[:NUM_PILOTS], positions)
         logdensity_fn = model.logdensity_fn
-        warm = _tune.adapt(plan.kernel, logdensity_fn, rng_key, pilots, plan.num_warmup, **fixed)
+        warm = tuner.adapt(plan.kernel, logdensity_fn, rng_key, pilots, plan.num_warmup, **fixed)
         together = plan.num_chains if plan.shared_history else 1
-        look = lambda draws, scores: _tune.look(
+        look = lambda draws, scores: tuner.look(
             plan.kernel,
             warm._replace(draws=draws, scores=scores),
             plan.num_samples,
@@ -61,12 +64,10 @@ def warm_up(
         if store is not None:
             store.save_warmup(arrays)
     part = lambda name: [v for k, v in arrays.items() if k.startswith(name)]
-    fields = dict.fromkeys(Loop._fields, 0.0) | {"factors": (0.0, 0.0)}
-    structure = jax.tree.structure(Loop(**fields))  # type: ignore[arg-type]
     return Warm(
         jax.tree.unflatten(jax.tree.structure(positions), part("position.")),
         fixed | {k[10:]: v for k, v in arrays.items() if k.startswith("parameter.")},
-        jax.tree.unflatten(structure, part("loop.")),
+        jax.tree.unflatten(jax.tree.structure(tuner.NO_LOOP), part("loop.")),
         arrays["gradients"],
     )
 
@@ -80,7 +81,8 @@ def _follow(model, plan, rng_key, positions, warm):
     parameters = {
         k: np.asarray(v) if isinstance(v, jax.Array) else v for k, v in warm.parameters.items()
     }
-    algorithm = _tune.RECIPES[plan.kernel].build(model.logdensity_fn, **parameters, alpha=0.0)
+    build = tuner_of(model).RECIPES[plan.kernel].build
+    algorithm = build(model.logdensity_fn, **parameters, alpha=0.0)
     steps = plan.num_warmup // 2
     task = _run.Task(algorithm, rng_key, lay_out(count, shared=False), thin=steps)
     (chunk,) = _run.draws(task, _run.start(task, rng_key, rest), 1)
@@ -91,16 +93,21 @@ def _follow(model, plan, rng_key, positions, warm):
     return jax.tree.map(join, warm.positions, followed), int(np.sum(gradients))
 
 
-def options(plan: Plan, warm: Warm) -> dict[str, Any]:
+def tuner_of(model: Model) -> Any:
+    """The module that knows how to tune on the model's space."""
+    return _tune if model.space is None else _tune_sites
+
+
+def options(tuner: Any, plan: Plan, warm: Warm) -> dict[str, Any]:
     """The keywords of `repel`."""
     is_auto = isinstance(plan.alpha, str)
     axis = {"history_axis": _run.ALL_CHAINS if plan.shared_history else None}
     if plan.repellence is not None:
         return axis | plan.repellence | ({} if is_auto else {"alpha": plan.alpha})
-    is_on = _tune.is_on(warm.loop) if is_auto else plan.alpha > 0
+    is_on = tuner.is_on(warm.loop) if is_auto else plan.alpha > 0
     if not is_on:
         return {"alpha": 0.0}
-    tuned = _tune.repellence(
+    tuned = tuner.repellence(
         plan.kernel,
         warm.loop,
         plan.num_samples,

@@ -32,7 +32,20 @@ complaints = Console(stderr=True)
 
 # What does not belong into the file that repeats a run.
 LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
-KernelName = Literal["mh", "ula", "uld", "mala", "hmc", "jittered_hmc", "nuts"]
+KernelName = Literal[
+    "mh",
+    "ula",
+    "uld",
+    "mala",
+    "hmc",
+    "jittered_hmc",
+    "nuts",
+    "gwg",
+    "dlp",
+    "gibbs",
+    "flip_mh",
+    "locally_balanced",
+]
 
 
 @app.callback()
@@ -66,7 +79,9 @@ def _from_config(context: typer.Context, file: Path | None) -> Path | None:
 @app.command()
 def sample(
     target: Annotated[str, typer.Argument(help="A built-in target, or file.py:name.")],
-    kernel: Annotated[KernelName, typer.Option(help="The base kernel.")] = "nuts",
+    kernel: Annotated[
+        KernelName | None, typer.Option(help="The base kernel: nuts, or gwg on a discrete space.")
+    ] = None,
     alpha: Annotated[str, typer.Option(help="Strength of repellence: a number, or auto.")] = "auto",
     chains: Annotated[int, typer.Option(min=1)] = 4,
     warmup: Annotated[int, typer.Option(min=100, help="Steps of warm-up.")] = 1000,
@@ -123,7 +138,7 @@ def sample(
             shared_history=not own_histories,
             thin=thin,
             keep=keep,
-            base=base,
+            base=base and _is_continuous(found),
             checkpoint=checkpoint,
             resume=resume,
             progress=not as_json,
@@ -157,6 +172,10 @@ def sample(
     if result.interrupted:
         complaints.print("Interrupted: the result holds what was drawn by then.")
         raise typer.Exit(130)
+
+
+def _is_continuous(found: dict[str, Any]) -> bool:
+    return getattr(found["model"], "space", found.get("space")) is None
 
 
 @app.command()
@@ -277,7 +296,8 @@ def _find_target(name: str) -> dict[str, Any]:
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise ValueError(f"target {name!r}: {file} has nothing named {attribute!r}")
-    options = {k: getattr(module, k) for k in ("initial_position", "data") if hasattr(module, k)}
+    named = ("initial_position", "data", "space", "differences")
+    options = {k: getattr(module, k) for k in named if hasattr(module, k)}
     return {"model": getattr(module, attribute), **options}
 
 

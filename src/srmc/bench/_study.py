@@ -213,6 +213,7 @@ def study(
                 "squared_error": float(np.mean(e)),
                 "ratio": float(np.mean(e) / np.mean(errors["plain"][name])),
                 "error": ratio_error(errors["plain"][name], e),
+                "median_ratio": float(np.median(e) / np.median(errors["plain"][name])),
             }
             for name, e in by_name.items()
         }

@@ -1,33 +1,44 @@
 """Distributions to try a sampler on, each with exact or reference moments."""
 
-from srmc.targets._base import Moments, Target
+from srmc.targets._base import Moments, Table, Target
 from srmc.targets._cox import cox
 from srmc.targets._curved import banana, funnel
 from srmc.targets._eight_schools import eight_schools
 from srmc.targets._gaussian import ellipsoid, gaussian, mixture, student_t
+from srmc.targets._latent import ebm, factorial_hmm, rbm
 from srmc.targets._logistic import breast_cancer, logistic, logistic_posterior
+from srmc.targets._pairwise import bernoulli, ising, lattice, potts
 
 BUILT_IN = {
     build.__name__: build
     for build in (
         *(gaussian, ellipsoid, mixture, student_t, banana, funnel),
         *(logistic, breast_cancer, eight_schools, cox),
+        *(bernoulli, ising, potts, rbm, factorial_hmm),
     )
 }
 
 __all__ = [
     "BUILT_IN",
     "Moments",
+    "Table",
     "Target",
     "banana",
+    "bernoulli",
     "breast_cancer",
     "cox",
+    "ebm",
     "eight_schools",
     "ellipsoid",
+    "factorial_hmm",
     "funnel",
     "gaussian",
+    "ising",
+    "lattice",
     "logistic",
     "logistic_posterior",
     "mixture",
+    "potts",
+    "rbm",
     "student_t",
 ]

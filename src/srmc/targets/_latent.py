@@ -1,0 +1,122 @@
+"""Discrete targets of machine learning: a Boltzmann machine, a factorial HMM, a network."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._checks import check_count, check_number
+from srmc._space import Binary, Space
+from srmc.targets._base import Target, enumerated
+
+
+def rbm(
+    weights: Any = None,
+    visible_bias: Any = 0.0,
+    hidden_bias: Any = 0.0,
+    *,
+    num_visible: int = 784,
+    num_hidden: int = 500,
+    scale: float = 0.05,
+    seed: int = 0,
+) -> Target:
+    """A restricted Boltzmann machine, its hidden units summed out.
+
+    log pi(v) = b·v + sum_h log(1 + exp(c_h + w_h·v)) with `weights` w of shape (hidden, visible);
+    if these are not given, normal numbers of the given scale.
+    """
+    if weights is None:
+        check_count("num_visible", num_visible)
+        check_count("num_hidden", num_hidden)
+        check_number("scale", scale, at_least=0.0)
+        weights = scale * np.random.default_rng(seed).normal(size=(num_hidden, num_visible))
+    w = np.asarray(weights, float)
+    if w.ndim != 2:
+        raise ValueError(f"weights must have shape (hidden, visible), got {w.shape}")
+    hidden, visible = w.shape
+    b = np.broadcast_to(np.asarray(visible_bias, float), (visible,))
+    c = np.broadcast_to(np.asarray(hidden_bias, float), (hidden,))
+    inputs = lambda x: c.astype(x.dtype) + w.astype(x.dtype) @ x
+
+    def logdensity(x):
+        return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
+
+    def differences(x):
+        sign = 1 - 2 * x
+        a = inputs(x)[:, None]
+        flipped = jax.nn.softplus(a + sign[None] * w.astype(x.dtype))
+        return sign * b.astype(x.dtype) + jnp.sum(flipped - jax.nn.softplus(a), axis=0)
+
+    return enumerated(
+        Target(
+            "rbm",
+            f"Boltzmann machine, {visible} visible and {hidden} hidden units",
+            logdensity,
+            jnp.zeros(visible),
+            space=Binary(),
+            differences=differences,
+        )
+    )
+
+
+def factorial_hmm(
+    length: int = 100,
+    num_factors: int = 4,
+    stay: float = 0.9,
+    noise: float = 0.5,
+    seed: int = 0,
+) -> Target:
+    """Binary chains that each stay with a probability; their weighted sum is seen with noise.
+
+    The state is (time, factor); the data are drawn from the model.
+    """
+    check_count("length", length, at_least=2)
+    check_count("num_factors", num_factors)
+    check_number("stay", stay, above=0.0, at_most=1 - 1e-6)
+    check_number("noise", noise, above=0.0)
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=num_factors)
+    switches = (
+        rng.random((length, num_factors)) > np.where(np.arange(length) > 0, stay, 0.5)[:, None]
+    )
+    hidden = np.cumsum(switches, axis=0) % 2
+    seen = hidden @ weights + noise * rng.normal(size=length)
+    log_odds = np.log(stay / (1 - stay))
+
+    def logdensity(x):
+        agree = x[1:] * x[:-1] + (1 - x[1:]) * (1 - x[:-1])
+        error = seen.astype(x.dtype) - x @ weights.astype(x.dtype)
+        return log_odds * jnp.sum(agree) - 0.5 * jnp.sum(error**2) / noise**2
+
+    return enumerated(
+        Target(
+            "factorial_hmm",
+            f"factorial HMM, {num_factors} chains of length {length}",
+            logdensity,
+            jnp.zeros((length, num_factors)),
+            space=Binary(),
+        )
+    )
+
+
+def ebm(energy: Callable[[jax.Array], jax.Array], shape: Any, space: Space | None = None) -> Target:
+    """log pi(x) = -energy(x), with any function or Equinox module that returns one number.
+
+    `shape` is that of the sites; a state of a `Categorical` space has one axis more.
+    """
+    space = Binary() if space is None else space
+    if not callable(energy):
+        raise TypeError(f"energy must be a function of a state, got {energy!r}")
+    sites = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    start = space.as_state(jnp.zeros(sites, int))
+    return enumerated(
+        Target(
+            "ebm",
+            f"energy-based model on {space}, sites {sites}",
+            lambda x: -jnp.squeeze(energy(x)),
+            start,
+            space=space,
+        )
+    )

@@ -1,0 +1,104 @@
+"""Discrete targets: cheap differences against evaluations, and tables against brute force."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from srmc._sites import Sites
+
+T = srmc.targets
+BUILDS = {
+    "bernoulli": T.bernoulli,
+    "ising": lambda: T.ising(T.lattice(3, 3), np.linspace(-0.5, 0.5, 18), np.linspace(-1, 1, 9)),
+    "ising-dense": lambda: T.ising([[0, 1], [0, 2], [1, 2], [2, 3]], [0.5, -0.3, 0.2, 0.1]),
+    "potts": lambda: T.potts(T.lattice(2, 3), 3, 0.4, [0.1, 0.0, -0.2]),
+    "rbm": lambda: T.rbm(num_visible=6, num_hidden=4, scale=0.8, visible_bias=0.3),
+    "factorial_hmm": lambda: T.factorial_hmm(4, 2),
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", BUILDS)
+def test_supplied_differences_are_exact(name):
+    target = BUILDS[name]()
+    like = target.position.astype(float)
+    x = jax.vmap(lambda key: target.space.random(key, like))(jax.random.split(jax.random.key(0), 5))
+    plain = Sites(target.logdensity_fn, target.space, feature="gibbs")
+    expected = jax.vmap(lambda x: plain.look(x).changes)(x)
+    if target.differences is not None:
+        given = Sites(target.logdensity_fn, target.space, None, "gibbs", target.differences)
+        found = jax.vmap(lambda x: given.look(x).changes)(x)
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+    linear = Sites(target.logdensity_fn, target.space, "gradient")
+    if name not in ("rbm", "factorial_hmm"):  # linear in each site
+        slopes = jax.vmap(lambda x: linear.look(x, with_feature=False).guide)(x)
+        np.testing.assert_allclose(slopes, expected, atol=1e-10)
+
+
+def test_the_ising_model_is_what_it_says():
+    target = T.ising(T.lattice(2, 2), 0.7, 0.2)
+    assert len(T.lattice(2, 2)) == 4  # each pair once
+    spins = np.array([1, -1, 1, 1])
+    pairs = sum(spins[i] * spins[j] for i, j in T.lattice(2, 2))
+    value = float(target.logdensity_fn(jnp.asarray((spins + 1) / 2)))
+    assert value == pytest.approx(0.7 * pairs + 0.2 * spins.sum(), rel=1e-5)
+
+
+def test_tables_are_normalised_and_have_the_moments():
+    target = BUILDS["potts"]()
+    table = target.table
+    assert table.states.shape == (3**6, 6, 3)
+    assert np.exp(table.log_probability).sum() == pytest.approx(1)
+    np.testing.assert_allclose(target.moments.mean.sum(axis=1), 1)
+    bernoulli = T.bernoulli()
+    np.testing.assert_allclose(
+        np.exp(bernoulli.table.log_probability) @ bernoulli.table.states, bernoulli.moments.mean
+    )
+    assert T.ising(T.lattice(5, 5)).moments is None
+    with pytest.raises(ValueError, match="at most 2"):
+        T.ising(T.lattice(5, 5)).table  # noqa: B018
+    with pytest.raises(ValueError, match="target must be discrete"):
+        T.banana().table  # noqa: B018
+
+
+def test_any_callable_makes_an_energy_based_model():
+    """An Equinox module is a pytree that is called; this is one without Equinox."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Network:
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, x):
+            return jnp.tanh(x @ self.weight).sum(keepdims=True)
+
+        def tree_flatten(self):
+            return (self.weight,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    target = T.ebm(Network(jnp.ones((4, 3))), 4)
+    assert float(target.logdensity_fn(jnp.ones(4))) == pytest.approx(-3 * np.tanh(4), rel=1e-5)
+    assert target.moments.mean.shape == (4,)
+    result = srmc.sample(target, num_samples=200, num_warmup=100, progress=False)
+    assert np.abs(result.draws["x"].mean(axis=(0, 1)) - target.moments.mean).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: T.ising([[0, 0]]), "graph must join different sites"),
+        (lambda: T.ising([0, 1]), "graph must be pairs of site numbers"),
+        (lambda: T.ising(coupling=np.nan), "coupling must be finite"),
+        (lambda: T.bernoulli([0.5, 1.0]), "probabilities must be numbers in"),
+        (lambda: T.rbm(np.ones(3)), "weights must have shape"),
+        (lambda: T.potts(num_values=1), "num_values must be >= 2"),
+    ],
+)
+def test_bad_targets_are_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
