@@ -118,10 +118,14 @@ def ais(
 
     run = jax.jit(jax.vmap(anneal, in_axes=(0, None, None)))
     ends = np.linspace(0, count, min(count, 20) + 1).astype(int)
+    all_keys = jax.random.split(rng_key, num_particles)
     out = []
     with progress_bar(progress) as show:
         for first in range(0, num_particles, chunk):
-            keys = jax.random.split(rng_key, num_particles)[first : first + chunk]
+            keys = all_keys[first : first + chunk]
+            size = len(keys)
+            if size < chunk <= num_particles:  # one program serves the last, short chunk too
+                keys = jnp.concatenate([keys, all_keys[: chunk - size]])
             x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, count)))(keys)
             states = jax.vmap(build(between(betas[-1])).init)(x, keys)
             repelled = _is_repelled(states)
@@ -129,10 +133,11 @@ def ais(
             carry = states.position, zeros[0], getattr(states, "theta", ()), keys, zeros[1]
             for start, end in itertools.pairwise(ends):
                 carry = run(carry, start, end)
-                done = first * count + int(end) * len(keys)
+                done = first * count + int(end) * size
                 show("annealing", done, num_particles * count)
             x, log_weight, _, _, rates = carry
-            out.append(jax.tree.map(np.asarray, (x, log_weight, rates)))
+            kept = jax.tree.map(np.asarray, (x, log_weight, rates))
+            out.append(jax.tree.map(lambda a, n=size: a[:n], kept))
     samples, log_weights, rates = jax.tree.map(lambda *x: np.concatenate(x), *out)
     if repelled:
         warnings.warn(

@@ -266,6 +266,8 @@ class Sites:
 
     def _residual(self, x, changes):
         """E[x_i given the rest] - x_i."""
+        if self.space.num_values == 2 and not self.space.one_hot:
+            return jax.nn.sigmoid(changes[:, 1] - changes[:, 0]).reshape(x.shape) - x
         return self.space.mean(jax.nn.softmax(changes, axis=1), x) - x
 
     def _reversed(self, x, changes):

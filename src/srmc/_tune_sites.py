@@ -160,8 +160,9 @@ def look(
     squared = jnp.maximum(warmup.spacing * autocorrelation_times(features**2), 1.0)
     scaled = features / jnp.sqrt(square)[None, None]
     top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
-    # As on continuous spaces; and since a chain takes time to follow its surrogate, slow.
-    rate = jnp.sqrt(8 * TOLERANCE * together * jnp.mean(squared) / num_samples)
+    # As on continuous spaces, with twice the tolerance, since the features are bounded; and, since
+    # a chain takes time to follow its surrogate, slow.
+    rate = jnp.sqrt(16 * TOLERANCE * together * jnp.mean(squared) / num_samples)
     rate = rate / jnp.sqrt(jnp.mean(times**2))
     time = jnp.mean(times)
     rate = jnp.minimum(rate, jnp.minimum(STEADY * together, 0.25 / top) / time)

@@ -20,6 +20,7 @@ from srmc import _report
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
 from srmc.bench import _tables
+from srmc.bench import discrete as bench_discrete
 from srmc.bench import noharm as bench_noharm
 from srmc.bench import overhead as bench_overhead
 from srmc.targets import BUILT_IN, Moments, Target
@@ -256,6 +257,27 @@ def noharm(
     except ValueError as error:
         _fail(error)
     console.print(_tables.noharm_table(rows))
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+@bench.command()
+def discrete(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors of discrete kernels, plain and repelled, per evaluation and per second."""
+    if out is not None and not out.parent.is_dir():
+        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
+    try:
+        with progress_bar() as show:
+            rows = bench_discrete.discrete(target, kernel, seed=seed, quick=quick, on_progress=show)
+    except ValueError as error:
+        _fail(error)
+    console.print(_tables.discrete_table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
 

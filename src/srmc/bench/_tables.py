@@ -11,7 +11,7 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 def overhead_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench overhead`."""
-    out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX (quartiles over repeats)", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX, or the plain kernel (quartiles over repeats)", **_LEFT)
     for column in ("", "µs/step", "ratio", "quartiles", "compile", "ratio"):
         out.add_column(column, justify="right" if column else "left", no_wrap=True)
     for row in rows:
@@ -24,6 +24,31 @@ def overhead_table(rows: list[dict]) -> Table:
             f"{row['compile_seconds']:.1f} s",
             f"{row['compile_ratio']:.2f}",
         )
+    return out
+
+
+def discrete_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench discrete`."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    columns = ("target", "kernel", "means", "pairs", "calls", "by calls", "by time")
+    for n, column in enumerate(columns):
+        out.add_column(column, justify="left" if n < 2 else "right", no_wrap=True)
+    for row in rows:
+        mean, pair = row["errors"]["mean"], row["errors"]["pair"]
+        old, new = row["evaluations_a_step"]
+        out.add_row(
+            row["target"],
+            row["kernel"],
+            _cell(mean["ratio"], mean["error"]),
+            _cell(pair["ratio"], pair["error"]),
+            f"{old:.3g}, {new:.3g}",
+            f"{mean['at_equal_evaluations']:.3f}",
+            f"{mean['at_equal_seconds']:.3f}",
+        )
+    out.caption = (
+        "At equal numbers of steps; then evaluations a step, plain and repelled, and the ratio of "
+        "the means' errors at equal evaluations and at equal time."
+    )
     return out
 
 

@@ -36,12 +36,18 @@ def _logits(space, x, guide, step_size):
 
 def _draw(rng_key, logits):
     """A value for each site, from one uniform number each."""
+    if logits.shape[1] == 2:
+        uniform = jax.random.uniform(rng_key, (len(logits),), logits.dtype)
+        return (uniform < jax.nn.sigmoid(logits[:, 1] - logits[:, 0])).astype(int)
     below = jnp.cumsum(jax.nn.softmax(logits, axis=1), axis=1)[:, :-1]
     uniform = jax.random.uniform(rng_key, (len(logits), 1), logits.dtype)
     return jnp.sum(uniform > below, axis=1)
 
 
 def _log_probability(logits, values):
+    if logits.shape[1] == 2:
+        difference = logits[:, 1] - logits[:, 0]
+        return -jnp.sum(jax.nn.softplus(jnp.where(values == 1, -difference, difference)))
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=1), values[:, None], axis=1)
     return jnp.sum(chosen)
 

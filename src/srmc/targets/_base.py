@@ -66,6 +66,16 @@ class Target:
         return None if self.find_moments is None else self.find_moments()
 
     @functools.cached_property
+    def expectations(self) -> tuple[np.ndarray, np.ndarray]:
+        """E[x] and E[x x^T] of a discrete target, over all its states."""
+        return _sums_over_states(self)
+
+    @property
+    def second_moments(self) -> np.ndarray:
+        """E[x x^T] of a discrete target, over the entries of a state."""
+        return self.expectations[1]
+
+    @functools.cached_property
     def table(self) -> Table:
         """All states with their probabilities, if these are at most 2^20."""
         if self.space is None:
@@ -80,19 +90,49 @@ class Target:
 
 
 def enumerated(target: "Target") -> Target:
-    """The target, with moments from its table if that is small."""
+    """The target, with moments from a sum over all states if these are at most 2^25."""
     space: Any = target.space
-    if space.num_values ** (target.position.size // space.width) > 2**20:
+    if space.num_values ** (target.position.size // space.width) > 2**25:
         return target
 
     def find():
-        table = target.table
-        weights = np.exp(table.log_probability)
-        mean = np.tensordot(weights, table.states, axes=1)
-        square = np.tensordot(weights, table.states**2, axes=1)
+        mean = target.expectations[0]
+        square = np.diag(target.second_moments).reshape(mean.shape)
         return Moments(mean, square - mean**2, np.zeros_like(mean))
 
     return dataclasses.replace(target, find_moments=find)
+
+
+def _sums_over_states(target: "Target") -> tuple[np.ndarray, np.ndarray]:
+    """E[x] and E[x x^T], in pieces of states; double precision where sums need it."""
+    space: Any = target.space
+    size = target.position.size
+    sites = size // space.width
+    count, piece = space.num_values**sites, 2**14
+
+    def part(first, top):
+        index = first + jnp.arange(piece)
+        labels = index[:, None] // (space.num_values ** jnp.arange(sites))[None]
+        like = jnp.zeros(target.position.shape)
+        states = jax.vmap(lambda row: space.state(row % space.num_values, like))(labels)
+        values = jax.vmap(target.logdensity_fn)(states)
+        values = jnp.where(index < count, values, -jnp.inf)
+        new_top = jnp.maximum(top, jnp.max(values))
+        weights = jnp.exp(values - new_top)
+        flat = states.reshape(piece, size)
+        sums = jnp.sum(weights), weights @ flat, (weights[:, None] * flat).T @ flat
+        return sums, new_top
+
+    def one(n, carry):
+        top, *sums = carry
+        new, new_top = part(n * piece, top)
+        return new_top, *(jnp.exp(top - new_top) * a + b for a, b in zip(sums, new, strict=True))
+
+    with jax.enable_x64(True):
+        start = -jnp.inf, jnp.zeros(()), jnp.zeros(size), jnp.zeros((size, size))
+        run = jax.jit(lambda start: jax.lax.fori_loop(0, -(-count // piece), one, start))
+        _, total, mean, square = (np.asarray(x) for x in run(start))
+    return (mean / total).reshape(target.position.shape), square / total
 
 
 def exact(mean: PyTree, variance: PyTree) -> Callable[[], Moments]:

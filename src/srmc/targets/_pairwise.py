@@ -56,17 +56,20 @@ def ising(graph: Any = None, coupling: Any = 0.3, field: Any = 0.1) -> Target:
     edges, coupling, field = _graph(graph, coupling, field)
     sites = len(field)
     energy = _pairwise(edges, coupling, sites)
-    spins = lambda x: 2 * x - 1
-    slope = lambda x: 2 * (energy(spins(x)) + field.astype(x.dtype))
-    value = lambda x: jnp.vdot(spins(x), energy(spins(x)) / 2 + field.astype(x.dtype))
+
+    def value_and_slope(x):
+        spins, b = 2 * x - 1, field.astype(x.dtype)
+        pull = energy(spins)
+        return jnp.vdot(spins, pull / 2 + b), 2 * (pull + b)
+
     return enumerated(
         Target(
             "ising",
             f"Ising model, {sites} sites, {len(edges)} edges",
-            _with_slope(value, slope),
+            _with_slope(value_and_slope),
             jnp.zeros(sites),
             space=Binary(),
-            differences=_linear(Binary(), slope),
+            differences=_linear(Binary(), value_and_slope),
         )
     )
 
@@ -81,16 +84,19 @@ def potts(graph: Any = None, num_values: int = 3, coupling: Any = 0.5, field: An
     sites = int(edges.max()) + 1
     rows = np.broadcast_to(np.asarray(field, float), (sites, num_values))
     energy = _pairwise(edges, coupling, sites)
-    slope = lambda x: energy(x) + rows.astype(x.dtype)
-    value = lambda x: jnp.vdot(x, energy(x) / 2 + rows.astype(x.dtype))
+
+    def value_and_slope(x):
+        pull, b = energy(x), rows.astype(x.dtype)
+        return jnp.vdot(x, pull / 2 + b), pull + b
+
     return enumerated(
         Target(
             "potts",
             f"Potts model, {sites} sites with {num_values} values, {len(edges)} edges",
-            _with_slope(value, slope),
+            _with_slope(value_and_slope),
             jnp.eye(num_values)[jnp.zeros(sites, int)],
             space=space,
-            differences=_linear(space, slope),
+            differences=_linear(space, value_and_slope),
         )
     )
 
@@ -129,25 +135,26 @@ def _pairwise(edges: np.ndarray, coupling: np.ndarray, sites: int) -> Callable:
 
     def apply(s):
         weights = table.astype(s.dtype).reshape(table.shape + (1,) * (s.ndim - 1))
-        return jnp.sum(weights * s[neighbour], axis=1)
+        return sum(weights[:, k] * s[neighbour[:, k]] for k in range(table.shape[1]))
 
     return apply
 
 
-def _with_slope(value: Callable, slope: Callable) -> Callable:
+def _with_slope(value_and_slope: Callable) -> Callable:
     """A function with a gradient of its own, since that of a gather is a slow scatter."""
 
     @jax.custom_jvp
     def function(x):
-        return value(x)
+        return value_and_slope(x)[0]
 
     @function.defjvp
     def jvp(primals, tangents):
-        return value(primals[0]), jnp.vdot(slope(primals[0]), tangents[0])
+        value, slope = value_and_slope(primals[0])
+        return value, jnp.vdot(slope, tangents[0])
 
     return function
 
 
-def _linear(space: Space, slope: Callable) -> Callable:
+def _linear(space: Space, value_and_slope: Callable) -> Callable:
     """One-site changes of a function that is linear in each site."""
-    return lambda x: space.linear(x, slope(x))
+    return lambda x: space.linear(x, value_and_slope(x)[1])

@@ -1,0 +1,165 @@
+"""Discrete kernels, plain and repelled: errors per evaluation and per second, in one run."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import srmc
+from srmc import _tune_sites
+from srmc.bench._study import ratio_error
+from srmc.targets import Target
+
+
+class Size(NamedTuple):
+    """Replicates, and steps of warm-up and of the run."""
+
+    chains: int
+    warmup: int
+    steps: int
+
+
+def _ising(side: int, coupling: float, field: bool) -> Target:
+    """A periodic lattice; with a field, 0.1 + 0.3 z with normal z, as in the design's own study."""
+    z = np.random.default_rng(0).normal(size=side**2)
+    graph = srmc.targets.lattice(side, side)
+    return srmc.targets.ising(graph, coupling, 0.1 + 0.3 * z if field else 0.0)
+
+
+SMALL, LARGE = Size(128, 4000, 20_000), Size(32, 2000, 5000)
+TARGETS: dict[str, tuple[Callable[[], Target], Size]] = {
+    "ising-4x4": (lambda: _ising(4, 0.15, True), SMALL),
+    "ising-4x4-cold": (lambda: _ising(4, 0.35, True), SMALL),
+    "ising-5x5": (lambda: _ising(5, 0.3, True), SMALL),
+    "ising-50x50": (lambda: _ising(50, 0.43, False), LARGE),
+    "potts-10x10": (lambda: srmc.targets.potts(srmc.targets.lattice(10, 10), 3, 0.8), LARGE),
+    "rbm-784x500": (srmc.targets.rbm, Size(16, 1000, 1000)),
+}
+KERNELS = ("flip_mh", "gibbs", "locally_balanced", "gwg", "dlp")
+
+
+def discrete(
+    targets: Sequence[str] | None = None,
+    kernels: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    on_progress: Callable[..., None] = lambda *args: None,
+) -> list[dict[str, Any]]:
+    """Rows for each kernel on each target; `quick` takes the first target and short runs.
+
+    Every chain is a replicate with its own history. Locally balanced proposals with exact
+    surrogate ratios, whose cost grows as the square of the sites, run on the small targets alone.
+    """
+    names = targets or (["ising-4x4"] if quick else list(TARGETS))
+    kernels = kernels or KERNELS
+    for argument, given, known in (("targets", names, TARGETS), ("kernels", kernels, KERNELS)):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ValueError(f"{argument} must be among {', '.join(known)}, got {unknown}")
+    rows: list[dict[str, Any]] = []
+    jobs = [(name, kernel) for name in names for kernel in kernels]
+    for done, (name, kernel) in enumerate(jobs):
+        build, size = TARGETS[name]
+        if kernel == "locally_balanced" and size is not SMALL:
+            continue
+        on_progress("discrete", done, len(jobs), f"{kernel} on {name}")
+        size = Size(16, 400, 2000) if quick else size
+        rows.append({"target": name} | compare(build(), kernel, size, seed))
+    on_progress("discrete", len(jobs), len(jobs), "")
+    return rows
+
+
+def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str, Any]:
+    """One kernel, plain and repelled, both tuned by the same warm-up."""
+    space: Any = target.space
+    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(seed), 4)
+    starts = jax.vmap(lambda key: space.random(key, target.position))(
+        jax.random.split(start_key, size.chains)
+    )
+    warm = _tune_sites.adapt(
+        kernel,
+        target.logdensity_fn,
+        warm_key,
+        starts,
+        size.warmup,
+        space=space,
+        differences=target.differences,
+    )
+    loop = _tune_sites.look(kernel, warm, size.steps)
+    build = lambda **options: _tune_sites.RECIPES[kernel].build(
+        target.logdensity_fn, **warm.parameters, **options
+    )
+    first, second = _pairs(target.position.size)
+
+    def run(algorithm):
+        keys = jax.random.split(init_key, size.chains)
+        states = jax.vmap(algorithm.init)(warm.positions, keys)
+
+        def one(carry, n):
+            states, mean, pair, spent = carry
+            keys = jax.random.split(jax.random.fold_in(run_key, n), size.chains)
+            states, info = jax.vmap(algorithm.step)(keys, states)
+            x = states.position.reshape(size.chains, -1)
+            mean, pair = mean + x, pair + x[:, first] * x[:, second]
+            return (states, mean, pair, spent + jnp.mean(info.gradients)), info.is_hot.any()
+
+        zeros = jnp.zeros((size.chains, target.position.size)), jnp.zeros((size.chains, len(first)))
+        program = jax.jit(lambda s: jax.lax.scan(one, (s, *zeros, 0.0), jnp.arange(size.steps)))
+        compiled = program.lower(states).compile()
+        began = time.perf_counter()
+        (_, mean, pair, spent), hot = jax.block_until_ready(compiled(states))
+        seconds = time.perf_counter() - began
+        out = [np.asarray(x, float) / size.steps for x in (mean, pair)]
+        return *out, float(spent), seconds, float(np.mean(hot))
+
+    plain = run(build(alpha=0.0))
+    repelled = run(build(**_tune_sites.repellence(kernel, loop, size.steps)))
+    truths = _truths(target, first, second, plain, repelled)
+    row = {
+        "kernel": kernel,
+        "replicates": size.chains,
+        "steps": size.steps,
+        "is_exact": target.moments is not None,
+        "evaluations_a_step": [side[2] / size.steps for side in (plain, repelled)],
+        "seconds": [side[3] for side in (plain, repelled)],
+        "hot": repelled[4],
+        "rate_times_time": float(loop.rate * jnp.mean(loop.time)),
+        "errors": {},
+    }
+    more_evaluations, more_seconds = (repelled[n] / plain[n] for n in (2, 3))
+    for name, truth, before, after in zip(
+        ("mean", "pair"), truths, plain[:2], repelled[:2], strict=True
+    ):
+        old, new = (np.sum((x - truth) ** 2, axis=1) for x in (before, after))
+        ratio = float(new.mean() / old.mean())
+        row["errors"][name] = {
+            "plain": float(old.mean()),
+            "repelled": float(new.mean()),
+            "ratio": ratio,
+            "error": ratio_error(old, new),
+            "at_equal_evaluations": ratio * more_evaluations,
+            "at_equal_seconds": ratio * more_seconds,
+        }
+    return row
+
+
+def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of a few numbers, of many those that are next to each other."""
+    if size <= 64:
+        return np.triu_indices(size, 1)
+    return np.arange(size - 1), np.arange(1, size)
+
+
+def _truths(target, first, second, *sides):
+    """Exact moments, or where nobody knows the mean over all chains of both sides.
+
+    The latter hides a bias that both share, and most of one that is smaller than the errors.
+    """
+    if target.moments is None:
+        return [np.mean(np.concatenate([side[n] for side in sides]), axis=0) for n in (0, 1)]
+    products = target.second_moments.reshape(target.position.size, -1)
+    return np.ravel(target.moments.mean), products[first, second]
