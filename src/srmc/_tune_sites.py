@@ -18,7 +18,7 @@ from srmc._strength import watched
 from srmc._target import LogDensity, all_finite
 
 ALPHA = 30.0
-STEADY = 0.03  # of rate times autocorrelation time; beyond three times that, kernels lock in
+STEADY = 0.05  # of rate times autocorrelation time; from 0.1 on kernels may lock in
 KEPT = 2**24  # numbers of a warm-up that are kept to be measured
 ACCEPTANCE = 0.574  # of DLP, as of Langevin proposals elsewhere
 
@@ -160,9 +160,9 @@ def look(
     squared = jnp.maximum(warmup.spacing * autocorrelation_times(features**2), 1.0)
     scaled = features / jnp.sqrt(square)[None, None]
     top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
-    # As on continuous spaces, with twice the tolerance, since the features are bounded; and, since
-    # a chain takes time to follow its surrogate, slow.
-    rate = jnp.sqrt(16 * TOLERANCE * together * jnp.mean(squared) / num_samples)
+    # As on continuous spaces, with five times the tolerance, since the features are bounded; and,
+    # since a chain takes time to follow its surrogate, slow.
+    rate = jnp.sqrt(40 * TOLERANCE * together * jnp.mean(squared) / num_samples)
     rate = rate / jnp.sqrt(jnp.mean(times**2))
     time = jnp.mean(times)
     rate = jnp.minimum(rate, jnp.minimum(STEADY * together, 0.25 / top) / time)

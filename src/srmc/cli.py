@@ -284,16 +284,22 @@ def discrete(
 
 @bench.command()
 def page(
-    rows: Annotated[list[Path], typer.Argument(help="JSON files of `srmc bench noharm`.")],
+    rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
 ) -> None:
-    """Tables of `srmc bench noharm` as a page."""
+    """Tables of `srmc bench noharm` or `srmc bench discrete` as a page."""
     found = []
     for path in rows:
         try:
             found += json.loads(path.read_text())
         except (OSError, ValueError) as error:
-            _fail(ValueError(f"rows must be files of srmc bench noharm, got {path}: {error}"))
+            _fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
+    if found and "evaluations_a_step" in found[0]:
+        title = (
+            "# Discrete kernels, plain and repelled\n\nMade by `srmc bench page`; see discrete.md."
+        )
+        out.write_text(f"{title}\n\n{_tables.discrete_page(found)}")
+        return
     head = (
         "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
     )

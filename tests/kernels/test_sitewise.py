@@ -104,7 +104,7 @@ def test_the_surrogate_is_invariant(where, kernel, feature):
     space, logdensity_fn, shape = SPACES[where]
     algorithm = repelled(KERNELS[kernel], logdensity_fn, space, feature)
     states = jnp.asarray(space.all_states(shape))
-    size = 0.05 if feature == "stein" else 0.4  # which is unbounded
+    size = 0.4 if feature in (None, "gibbs", "relaxed-gibbs") else 0.05  # which are bounded
     theta = jnp.asarray(size * np.random.default_rng(5).normal(size=states.shape[1:]))
     to, log_q, rate, _, phi = observed(algorithm, space, states, theta, 3000)
     _, log_pi = surrogate(space, logdensity_fn, shape, theta if feature else 0 * theta, phi[:, 0])

@@ -11,7 +11,11 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 def overhead_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench overhead`."""
-    out = Table(box=SIMPLE_HEAD, title="Time beside BlackJAX, or the plain kernel (quartiles over repeats)", **_LEFT)
+    out = Table(
+        box=SIMPLE_HEAD,
+        title="Time beside BlackJAX, or the plain kernel (quartiles over repeats)",
+        **_LEFT,
+    )
     for column in ("", "µs/step", "ratio", "quartiles", "compile", "ratio"):
         out.add_column(column, justify="right" if column else "left", no_wrap=True)
     for row in rows:
@@ -39,17 +43,55 @@ def discrete_table(rows: list[dict]) -> Table:
         out.add_row(
             row["target"],
             row["kernel"],
-            _cell(mean["ratio"], mean["error"]),
-            _cell(pair["ratio"], pair["error"]),
+            _short(mean["ratio"], mean["error"]),
+            _short(pair["ratio"], pair["error"]),
             f"{old:.3g}, {new:.3g}",
             f"{mean['at_equal_evaluations']:.3f}",
             f"{mean['at_equal_seconds']:.3f}",
         )
     out.caption = (
         "At equal numbers of steps; then evaluations a step, plain and repelled, and the ratio of "
-        "the means' errors at equal evaluations and at equal time."
+        "the means' errors at equal evaluations and at equal time. In brackets, the error of the "
+        "last digits."
     )
     return out
+
+
+def _short(ratio: float, error: float) -> str:
+    return f"{ratio:.3f}({1000 * error:.0f})"
+
+
+def discrete_page(rows: list[dict]) -> str:
+    """The same as Markdown."""
+    head = (
+        *("target", "kernel", "means", "pairs", "evaluations a step", "seconds"),
+        *("means, equal evaluations", "means, equal time"),
+    )
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        mean, pair = row["errors"]["mean"], row["errors"]["pair"]
+        cells = (
+            row["target"] if row["is_exact"] else f"{row['target']} *",
+            row["kernel"],
+            _cell(mean["ratio"], mean["error"]),
+            _cell(pair["ratio"], pair["error"]),
+            "{:.3g} → {:.3g}".format(*row["evaluations_a_step"]),
+            "{:.2g} → {:.2g}".format(*row["seconds"]),
+            f"{mean['at_equal_evaluations']:.3f}",
+            f"{mean['at_equal_seconds']:.3f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    chains = ", ".join(sorted({str(row["replicates"]) for row in rows}, key=int))
+    note = (
+        "Squared errors of the means of all sites, and of products of pairs, repelled over plain, "
+        f"at equal numbers of steps; over {chains} chains with own histories, with the jackknife "
+        "error. Then evaluations of the log density a step (a gradient, or a set of supplied "
+        "differences, counts as one) and seconds of the run, plain → repelled; and the ratio of "
+        "the means' errors multiplied by that of evaluations, and of seconds. Where the target is "
+        "too large to sum over its states (*), the truth is the mean over all chains, plain and "
+        "repelled.\n"
+    )
+    return note + "\n" + "\n".join(lines) + "\n"
 
 
 _FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")

@@ -70,7 +70,7 @@ def overhead(
         starts, steps = jnp.zeros((num_chains, dim)), num_steps
         if family in ("gwg", "dlp"):
             keys = jax.random.split(jax.random.key(0), 100)
-            starts = jax.vmap(lambda key: ising.space.random(key, ising.position))(keys)
+            starts = jax.vmap(lambda key: srmc.Binary().random(key, ising.position))(keys)
             steps = max(1, num_steps // 20)
         compiled = {name: _compile(a, starts, steps) for name, a in algorithms.items()}
         seconds: dict[str, list[float]] = {name: [] for name in algorithms}

@@ -104,35 +104,28 @@ def enumerated(target: "Target") -> Target:
 
 
 def _sums_over_states(target: "Target") -> tuple[np.ndarray, np.ndarray]:
-    """E[x] and E[x x^T], in pieces of states; double precision where sums need it."""
+    """E[x] and E[x x^T] in double precision, in pieces of states."""
     space: Any = target.space
+    shape = target.position.shape
+    sites = target.position.size // space.width
+    digits = space.num_values ** np.arange(sites)
+    values = np.eye(space.num_values) if space.one_hot else np.arange(space.num_values)
     size = target.position.size
-    sites = size // space.width
-    count, piece = space.num_values**sites, 2**14
-
-    def part(first, top):
-        index = first + jnp.arange(piece)
-        labels = index[:, None] // (space.num_values ** jnp.arange(sites))[None]
-        like = jnp.zeros(target.position.shape)
-        states = jax.vmap(lambda row: space.state(row % space.num_values, like))(labels)
-        values = jax.vmap(target.logdensity_fn)(states)
-        values = jnp.where(index < count, values, -jnp.inf)
-        new_top = jnp.maximum(top, jnp.max(values))
-        weights = jnp.exp(values - new_top)
-        flat = states.reshape(piece, size)
-        sums = jnp.sum(weights), weights @ flat, (weights[:, None] * flat).T @ flat
-        return sums, new_top
-
-    def one(n, carry):
-        top, *sums = carry
-        new, new_top = part(n * piece, top)
-        return new_top, *(jnp.exp(top - new_top) * a + b for a, b in zip(sums, new, strict=True))
-
+    top, total, mean, square = -np.inf, 0.0, np.zeros(size), np.zeros((size, size))
     with jax.enable_x64(True):
-        start = -jnp.inf, jnp.zeros(()), jnp.zeros(size), jnp.zeros((size, size))
-        run = jax.jit(lambda start: jax.lax.fori_loop(0, -(-count // piece), one, start))
-        _, total, mean, square = (np.asarray(x) for x in run(start))
-    return (mean / total).reshape(target.position.shape), square / total
+        logdensity = jax.jit(jax.vmap(target.logdensity_fn))
+        for first in range(0, space.num_values**sites, 2**16):
+            index = np.arange(first, min(first + 2**16, space.num_values**sites))
+            states = values[index[:, None] // digits % space.num_values].astype(float)
+            log_weights = np.asarray(logdensity(states.reshape(-1, *shape)))
+            new_top = max(top, log_weights.max())
+            weights, keep = np.exp(log_weights - new_top), np.exp(top - new_top)
+            flat = states.reshape(len(index), -1)
+            total = keep * total + weights.sum()
+            mean = keep * mean + weights @ flat
+            square = keep * square + (weights[:, None] * flat).T @ flat
+            top = new_top
+    return (mean / total).reshape(shape), square / total
 
 
 def exact(mean: PyTree, variance: PyTree) -> Callable[[], Moments]:

@@ -39,15 +39,24 @@ def rbm(
     b = np.broadcast_to(np.asarray(visible_bias, float), (visible,))
     c = np.broadcast_to(np.asarray(hidden_bias, float), (hidden,))
     inputs = lambda x: c.astype(x.dtype) + w.astype(x.dtype) @ x
+    # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)); one logarithm serves the
+    # product of so many hidden units as cannot overflow.
+    group = int(np.clip(40 / max(np.abs(w).max(initial=0.0), 1e-3), 1, 16))
+    padded = np.pad(w, ((0, -hidden % group), (0, 0)))
+    rise, fall = (np.expm1(s * padded).reshape(-1, group, visible) for s in (1, -1))
 
     def logdensity(x):
         return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
 
     def differences(x):
-        sign = 1 - 2 * x
-        a = inputs(x)[:, None]
-        flipped = jax.nn.softplus(a + sign[None] * w.astype(x.dtype))
-        return sign * b.astype(x.dtype) + jnp.sum(flipped - jax.nn.softplus(a), axis=0)
+        active = jax.nn.sigmoid(inputs(x))
+        active = jnp.pad(active, (0, -hidden % group)).reshape(-1, group, 1)
+        up, down = (table.astype(x.dtype) for table in (rise, fall))
+        product = jnp.ones((len(active), visible), x.dtype)
+        for k in range(group):
+            change = jnp.where(x[None] == 1, down[:, k], up[:, k])
+            product = product * (1 + active[:, k] * change)
+        return (1 - 2 * x) * b.astype(x.dtype) + jnp.sum(jnp.log(product), axis=0)
 
     return enumerated(
         Target(
