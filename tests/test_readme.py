@@ -36,3 +36,15 @@ def test_the_page_on_fields_runs():
     plain, repelled = (abs(scope[name].mean(axis=(0, 1))).max() for name in ("draws", "repelled"))
     assert scope["repelled"].shape == scope["draws"].shape
     assert repelled < plain
+
+
+def test_the_page_on_discrete_spaces_runs(capsys):
+    page = (README.parent / "docs" / "discrete.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    scope: dict = {}
+    exec(first, scope)
+    assert scope["result"].draws["x"].shape == (4, 1000, 12)
+    exec(second, scope)
+    out = scope["out"]
+    assert abs(out.log_normalizer - scope["target"].table.log_normalizer) < 5 * out.error
+    assert "exactly" in capsys.readouterr().out

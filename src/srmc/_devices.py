@@ -1,5 +1,6 @@
 """Chains spread over devices and processes, and the way between them and the host."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -70,13 +71,29 @@ class Layout(NamedTuple):
         """
         place = self.places[0]
         if not isinstance(place, NamedSharding):
-            return jax.jit(function)
+            return jax.jit(function, compiler_options=in_order())
         names = lambda n: PartitionSpec() if n is None else PartitionSpec(*[None] * n, DEVICES)
         in_specs, out_specs = (
             jax.tree.map(names, axes, is_leaf=lambda x: x is None) for axes in (in_axes, out_axes)
         )
         options: Any = {"mesh": place.mesh, "in_specs": in_specs, "out_specs": out_specs}
-        return jax.jit(jax.shard_map(function, **options, check_vma=False))
+        spread = jax.shard_map(function, **options, check_vma=False)
+        return jax.jit(spread, compiler_options=in_order())
+
+
+@functools.cache
+def in_order() -> dict[str, Any]:
+    """Compiler options for one part of a program after the other, where there are such.
+
+    XLA on a CPU (jaxlib 0.10), running independent parts of a large program at once, can lose one
+    of them, and wait for it forever.
+    """
+    options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+    try:
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+    except Exception:  # of a backend or a version that does not know it
+        return {}
+    return options
 
 
 def lay_out(num_chains: int, shared: bool) -> Layout:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import jax
 import typer
+from jax.extend.backend import clear_backends
 from rich.console import Console
 from rich.markup import escape
 
@@ -123,6 +124,7 @@ def sample(
         jax.config.update("jax_enable_x64", True)
     try:
         if distributed:
+            clear_backends()  # BlackJAX starts one when it is imported
             jax.distributed.initialize()
         found = _find_target(target)
         check_writable("out", out)

@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import srmc
 from srmc import _run, _tune
+from srmc._devices import in_order
 from srmc.targets import Target
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -183,10 +184,9 @@ def study(
         n for n in range(1, replicates + 1) if replicates % n == 0 and n <= affordable_batch
     )
 
-    # A program for each column, all in one batch size: with several independent loops in one
-    # program, XLA on a CPU of two cores can deadlock.
     def over_replicates(column, inputs):
-        return jax.jit(lambda x: jax.lax.map(column, x, batch_size=batch))(inputs)
+        program = lambda x: jax.lax.map(column, x, batch_size=batch)
+        return jax.jit(program, compiler_options=in_order())(inputs)
 
     keys = jax.random.split(jax.random.key(seed), replicates)
     errors, measured, cost = over_replicates(repelled, keys if dealt is None else (keys, dealt))
