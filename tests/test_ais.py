@@ -27,21 +27,21 @@ def anneal(target, seed=0, alpha=0.0, **options):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_normaliser_is_within_its_error(name):
-    """Sixty replicates of a hundred particles each: 95% of them within two errors."""
+    """Sixty replicates of fifty particles each: 95% of them within two errors."""
     target = TARGETS[name]
-    out = anneal(target, schedule=200, num_particles=6000)
+    out = anneal(target, schedule=200, num_particles=3000)
     truth = target.table.log_normalizer
     assert abs(out.log_normalizer - truth) < 4 * out.error
     base = target.position.size * np.log(2)
-    z = [(v + base - truth) / e for v, e in map(log_mean, out.log_weights.reshape(60, 100))]
+    z = [(v + base - truth) / e for v, e in map(log_mean, out.log_weights.reshape(60, 50))]
     assert np.mean(np.abs(z) < 1.96) >= 0.85  # three errors of sixty replicates below 0.95
     weights = np.exp(out.log_weights - out.log_weights.max())
     mean = np.average(out.samples, axis=0, weights=weights)
     np.testing.assert_allclose(mean, target.moments.mean, atol=0.05)
     assert out.is_exact
-    assert out.samples.shape == (6000, target.position.size)
+    assert out.samples.shape == (3000, target.position.size)
     assert out.acceptance_rate.shape == (200,)
-    assert 2000 < out.effective_sample_size <= 6000
+    assert 1000 < out.effective_sample_size <= 3000
 
 
 def test_chunks_change_nothing():
