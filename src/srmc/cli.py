@@ -1,12 +1,14 @@
 """The command line: `srmc sample`, `srmc show`, `srmc targets`, `srmc bench`."""
 
 import contextlib
+import functools
 import importlib.util
 import json
 import sys
 import tempfile
 import tomllib
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -217,14 +219,9 @@ def overhead(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
-    if out is not None and not out.parent.is_dir():
-        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
-    with progress_bar() as show:
-        size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
-        rows = bench_overhead.overhead(**size, on_progress=show)
-    console.print(_tables.overhead_table(rows))
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=2) + "\n")
+    size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
+    run = functools.partial(bench_overhead.overhead, **size)
+    _measure(run, _tables.overhead_table, out)
 
 
 @bench.command()
@@ -242,25 +239,17 @@ def noharm(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of repelled over plain kernels, at equal cost, on many targets."""
-    if out is not None and not out.parent.is_dir():
-        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
-    try:
-        with progress_bar() as show:
-            rows = bench_noharm.noharm(
-                target,
-                kernel,
-                chains=chains,
-                alpha=alpha or "auto",
-                replicates=replicates,
-                seed=seed,
-                quick=quick,
-                on_progress=show,
-            )
-    except ValueError as error:
-        _fail(error)
-    console.print(_tables.noharm_table(rows))
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=2) + "\n")
+    run = functools.partial(
+        bench_noharm.noharm,
+        target,
+        kernel,
+        chains=chains,
+        alpha=alpha or "auto",
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+    )
+    _measure(run, _tables.noharm_table, out)
 
 
 @bench.command()
@@ -272,14 +261,20 @@ def discrete(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of discrete kernels, plain and repelled, per evaluation and per second."""
+    run = functools.partial(bench_discrete.discrete, target, kernel, seed=seed, quick=quick)
+    _measure(run, _tables.discrete_table, out)
+
+
+def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path | None) -> None:
+    """Run a benchmark; print its table, and write its rows."""
     if out is not None and not out.parent.is_dir():
         _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     try:
         with progress_bar() as show:
-            rows = bench_discrete.discrete(target, kernel, seed=seed, quick=quick, on_progress=show)
+            rows = run(on_progress=show)
     except ValueError as error:
         _fail(error)
-    console.print(_tables.discrete_table(rows))
+    console.print(table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
 
