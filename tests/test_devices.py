@@ -23,8 +23,8 @@ JOB = textwrap.dedent(
         return jax.numpy.sum(1.5 * x - jax.numpy.exp(x)) - 0.5 * (x[0] - x[1]) ** 2
 
     def run(**options):
-        return srmc.sample(density, kernel="mala", alpha=3.0, num_warmup=200, num_samples=50,
-                           num_chains=8, initial_position=np.zeros(3, np.float32), progress=False,
+        return srmc.sample(density, kernel="mala", alpha=3.0, num_warmup=100, num_samples=50,
+                           num_chains=4, initial_position=np.zeros(3, np.float32), progress=False,
                            **options)
 
     for name, shared in (("own", False), ("shared", True)):
@@ -62,7 +62,7 @@ def test_draws_do_not_depend_on_devices_and_processes(tmp_path):
     finish(*(start(tmp_path, "two", processes=2, me=me, port=port) for me in (0, 1)))
     for history in ("own", "shared"):
         one = np.load(tmp_path / f"one-{history}-0.npz")
-        assert one["x"].shape == (8, 50, 3)
+        assert one["x"].shape == (4, 50, 3)
         assert np.all(one["theta"] > 0)
         assert np.all(one["theta"] == one["theta"][0]) == (history == "shared")
         for other in ("four-{}-0", "two-{}-0", "two-{}-1"):
