@@ -59,6 +59,12 @@ def test_repelled_transitions_say_that_weights_are_not_exact():
     assert np.isfinite(out.log_normalizer)
 
 
+def test_a_strength_that_rises_later_is_noticed_too():
+    strength = srmc.gain_limited(1.0)
+    with pytest.warns(UserWarning, match="weights are not exact"):
+        anneal(TARGETS["rbm"], alpha=strength, schedule=5, num_particles=4, num_steps=2)
+
+
 def test_continuous_targets_anneal_too():
     """exp(-2 x^2) has the normaliser sqrt(pi / 2)."""
     out = srmc.ais(

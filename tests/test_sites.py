@@ -62,9 +62,9 @@ def test_the_residual_is_the_conditional_mean(where):
 def test_large_states_are_evaluated_in_chunks(monkeypatch):
     space, shape = SPACES["categorical"]
     x = jnp.asarray(space.all_states(shape))[7]
-    whole = Sites(random_target(space, shape), space, feature="gibbs").look(x).changes
+    whole = Sites(random_target(space, shape), space, "exact", "gibbs").look(x).guide
     monkeypatch.setattr(_sites, "CHUNK", 2 * x.size)
-    in_pieces = Sites(random_target(space, shape), space, feature="gibbs").look(x).changes
+    in_pieces = Sites(random_target(space, shape), space, "exact", "gibbs").look(x).guide
     np.testing.assert_allclose(in_pieces, whole, rtol=1e-12)
 
 
@@ -72,9 +72,9 @@ def test_large_states_are_evaluated_in_chunks(monkeypatch):
 def test_differences_may_be_given_as_flips_or_for_all_values():
     target = srmc.targets.rbm(num_visible=5, num_hidden=3, scale=1.0)
     x = jnp.array([1.0, 0, 0, 1, 1])
-    expected = Sites(target.logdensity_fn, target.space, feature="gibbs").look(x).changes
-    given = Sites(target.logdensity_fn, target.space, None, "gibbs", target.differences)
-    np.testing.assert_allclose(given.look(x).changes, expected, atol=1e-12)
+    expected = Sites(target.logdensity_fn, target.space, "exact", "gibbs").look(x).guide
+    given = Sites(target.logdensity_fn, target.space, "exact", "gibbs", target.differences)
+    np.testing.assert_allclose(given.look(x).guide, expected, atol=1e-12)
     assert given.bent(x, jnp.ones(())).evaluations(x)[0] == 2
     assert Sites(target.logdensity_fn, target.space, None, "gibbs").bent(x, 1.0).evaluations(x)[
         0
@@ -251,6 +251,18 @@ def test_kernels_without_gradients_take_any_log_density():
         state, info = algorithm.step(jax.random.key(n), state)
     assert np.any(state.theta != 0)
     assert int(info.gradients) == 3
+
+
+def test_a_log_density_may_be_a_callable_without_a_hash():
+    class Sum:
+        __hash__ = None
+
+        def __call__(self, x):
+            return jnp.sum(x)
+
+    assert np.isfinite(
+        srmc.gwg(Sum(), srmc.Binary()).init(jnp.zeros(3)).inner_state.local.logdensity
+    )
 
 
 def test_one_hot_states_may_be_given_as_integers():

@@ -13,7 +13,7 @@ ISING = discrete.TARGETS["ising-4x4"][0]()
 
 
 def test_repelled_gwg_beats_plain_gwg():
-    """A short form of `srmc bench discrete`; the long one finds 40 times for the means."""
+    """A short form of `srmc bench discrete`."""
     row = discrete.compare(ISING, "gwg", discrete.Size(48, 2000, 8000))
     assert row["errors"]["mean"]["ratio"] < 0.08
     assert row["errors"]["pair"]["ratio"] < 0.4
@@ -82,6 +82,7 @@ def test_a_log_density_with_a_space_and_a_resumed_run(tmp_path):
     srmc.sample(potential, **options, checkpoint=tmp_path / "run")
     again = srmc.sample(potential, **options, checkpoint=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(again.draws["x"], straight.draws["x"])
+    assert again.about["settings"]["space"] == "Categorical(3)"
 
 
 @pytest.mark.parametrize(

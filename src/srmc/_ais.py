@@ -99,20 +99,24 @@ def ais(
         """Temperatures `first` to `last` of one particle."""
 
         def one(n, carry):
-            x, log_weight, theta, key, rates = carry
+            x, log_weight, memory, key, rates, repels = carry
             log_weight = log_weight + (betas[n + 1] - betas[n]) * gap(x)
             algorithm = build(between(betas[n + 1]))
             init_key, run_key = jax.random.split(jax.random.fold_in(key, n))
-            state = _begin(algorithm, x, init_key, theta)
+            # A repelled kernel keeps its history, and the strength with it.
+            state = algorithm.init(x, init_key)._replace(**memory)
 
-            def move(state, key):
+            def move(carry, key):
+                state, repels = carry
+                repels |= jnp.asarray(getattr(state, "alpha", 0.0)) != 0
                 state, info = algorithm.step(key, state)
                 inner = getattr(info, "inner_info", info)
-                return state, getattr(inner, "acceptance_rate", jnp.nan)
+                return (state, repels), getattr(inner, "acceptance_rate", jnp.nan)
 
-            state, accepted = jax.lax.scan(move, state, jax.random.split(run_key, num_steps))
+            keys = jax.random.split(run_key, num_steps)
+            (state, repels), accepted = jax.lax.scan(move, (state, repels), keys)
             rates = rates.at[n].set(jnp.mean(accepted).astype(rates.dtype))
-            return state.position, log_weight, getattr(state, "theta", ()), key, rates
+            return state.position, log_weight, _memory(state), key, rates, repels
 
         return jax.lax.fori_loop(first, last, one, carry)
 
@@ -128,18 +132,17 @@ def ais(
                 keys = jnp.concatenate([keys, all_keys[: chunk - size]])
             x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, count)))(keys)
             states = jax.vmap(build(between(betas[-1])).init)(x, keys)
-            repelled = _is_repelled(states)
-            zeros = jnp.zeros(len(keys), betas.dtype), jnp.zeros((len(keys), count))
-            carry = states.position, zeros[0], getattr(states, "theta", ()), keys, zeros[1]
+            zeros, rates = jnp.zeros(len(keys), betas.dtype), jnp.zeros((len(keys), count))
+            carry = states.position, zeros, _memory(states), keys, rates, zeros != 0
             for start, end in itertools.pairwise(ends):
                 carry = run(carry, start, end)
                 done = first * count + int(end) * size
                 show("annealing", done, num_particles * count)
-            x, log_weight, _, _, rates = carry
-            kept = jax.tree.map(np.asarray, (x, log_weight, rates))
+            x, log_weight, _, _, rates, repels = carry
+            kept = jax.tree.map(np.asarray, (x, log_weight, rates, repels))
             out.append(jax.tree.map(lambda a, n=size: a[:n], kept))
-    samples, log_weights, rates = jax.tree.map(lambda *x: np.concatenate(x), *out)
-    if repelled:
+    samples, log_weights, rates, repels = jax.tree.map(lambda *x: np.concatenate(x), *out)
+    if np.any(repels):
         warnings.warn(
             "ais: repelled transitions leave no one distribution invariant, so that the weights "
             "are not exact; build a kernel with alpha=0 for an unbiased normaliser",
@@ -157,7 +160,7 @@ def ais(
         log_weights,
         float(np.sum(weights) ** 2 / np.sum(weights**2)),
         rates.mean(axis=0),
-        not repelled,
+        not np.any(repels),
     )
 
 
@@ -183,15 +186,7 @@ def _schedule(schedule: Any) -> np.ndarray:
     return betas
 
 
-def _begin(algorithm, x, key, theta):
-    """The kernel's state at a new temperature; a repelled one keeps its history."""
-    state = algorithm.init(x, key)
-    return state._replace(theta=theta) if hasattr(state, "theta") else state
-
-
-def _is_repelled(state: Any) -> bool:
-    """Whether transitions are repelled: some alpha is not 0, or may become so."""
-    alpha = getattr(state, "alpha", None)
-    if alpha is None:
-        return False
-    return bool(np.any(np.asarray(alpha) != 0)) or bool(jax.tree.leaves(state.strength_state))
+def _memory(state: Any) -> dict[str, Any]:
+    """What a repelled chain takes along from one temperature to the next."""
+    names = ("theta", "alpha", "step", "strength_state")
+    return {name: getattr(state, name) for name in names} if hasattr(state, "theta") else {}

@@ -23,6 +23,7 @@ class Plan(NamedTuple):
     keep: str
     base: bool
     repellence: dict[str, Any] | None
+    space: Space | None = None
 
     @property
     def num_draws(self) -> int:
@@ -33,11 +34,13 @@ class Plan(NamedTuple):
         """The same in plain words, for files."""
         given = self.repellence
         words = None if given is None else {k: str(v) for k, v in given.items()}
-        return self._asdict() | {"repellence": words}
+        space = None if self.space is None else str(self.space)
+        return self._asdict() | {"repellence": words, "space": space}
 
 
-def check_plan(plan: Plan, space: Space | None = None) -> None:
+def check_plan(plan: Plan) -> None:
     """Refuse what cannot be done, by name."""
+    space = plan.space
     if space is None and plan.kernel in _tune_sites.RECIPES:
         raise ValueError(
             f"kernel {plan.kernel!r} is for discrete spaces; say which with space, such as "

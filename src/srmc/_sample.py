@@ -115,8 +115,9 @@ def sample(
         keep,
         base,
         repellence,
+        space,
     )
-    check_plan(plan, space)
+    check_plan(plan)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")

@@ -122,7 +122,7 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
     - `feature="gibbs"`: E[x_i given the rest] - x_i, of mean zero, and bounded by the range of x_i;
       "stein": pi(x with x_i reversed) / pi(x) - 1, the paper's, of mean zero, but unbounded;
       "relaxed-gibbs": as "gibbs" with the changes from one gradient, of mean zero if the log
-      density is linear in each site (Ising, Potts, Boltzmann machines); "relaxed": the gradient,
+      density is linear in each site (Ising and Potts models); "relaxed": the gradient,
       whose mean is not zero, so that the limit is wrong. If not given, "gibbs" where
       `differences` are given or a state has at most 64 neighbours, else "relaxed-gibbs". A feature
       that is biased warns.

@@ -31,7 +31,7 @@ class Local(NamedTuple):
     guide
         What proposals go by: (site, value) changes of the log density, exact or of first order.
     changes
-        The exact ones, where they are needed.
+        The exact ones, where bending needs them beside the guide.
     feature
         What the history averages, in the shape of a state.
     """
@@ -130,7 +130,8 @@ class Sites:
             feature = jnp.expm1(self._reversed(x, changes)).reshape(x.shape)
         else:
             feature = gradient if kind == "relaxed" else None
-        return Local(value, guide, changes, feature)
+        keeps = kind == "stein" and self.guide == "gradient"
+        return Local(value, guide, changes if keeps else None, feature)
 
     def bend(self, x: jax.Array, local: Local, u: jax.Array, alpha: jax.Array) -> Local:
         """`local` on the surrogate, whose log density is log pi(x) - alpha u·phi(x).
@@ -206,7 +207,10 @@ class Sites:
 
     def _compared(self, x):
         """Changes at some sites of a random state by the gradient, and exactly if known now."""
-        seen = _COMPARED.setdefault(self.logdensity_fn, {})
+        try:
+            seen = _COMPARED.setdefault(self.logdensity_fn, {})
+        except TypeError:  # a callable without a hash, such as a module with arrays
+            seen = {}
         key = x.shape, x.dtype, self.space
         if key not in seen:
             out = jax.jit(self._compare)(jnp.zeros(x.shape, x.dtype))

@@ -75,12 +75,16 @@ def find_states(
     elif initial_position is not None:
         draws = [initial_position] * num_chains
     else:
+        model = jnp.asarray(like, float)
+        check_density(logdensity_fn, model)
+        batch = jax.jit(jax.vmap(lambda key: space.random(key, model)))
+        good = jax.jit(lambda x: jnp.isfinite(jax.lax.map(logdensity_fn, x)))
         draws = []
-        for n in range(num_chains * tries):
-            state = space.random(jax.random.fold_in(rng_key, n), jnp.asarray(like, float))
-            if jnp.isfinite(logdensity_fn(state)):
-                draws.append(state)
-            if len(draws) == num_chains:
+        for n in range(tries):
+            states = batch(jax.random.split(jax.random.fold_in(rng_key, n), num_chains))
+            draws += list(states[good(states)])
+            if len(draws) >= num_chains:
+                draws = draws[:num_chains]
                 break
         else:
             raise ValueError(

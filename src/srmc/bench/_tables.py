@@ -76,7 +76,7 @@ def discrete_page(rows: list[dict]) -> str:
             _cell(mean["ratio"], mean["error"]),
             _cell(pair["ratio"], pair["error"]),
             "{:.3g} → {:.3g}".format(*row["evaluations_a_step"]),
-            "{:.2g} → {:.2g}".format(*row["seconds"]),
+            "{:.1f} → {:.1f}".format(*row["seconds"]),
             f"{mean['at_equal_evaluations']:.3f}",
             f"{mean['at_equal_seconds']:.3f}",
         )
