@@ -1,4 +1,4 @@
-"""The command line: `srmc sample`, `srmc show`, `srmc targets`, `srmc bench`."""
+"""The command line: `srmc sample`, `srmc show`, `srmc targets`, `srmc bench`, `srmc reproduce`."""
 
 import contextlib
 import functools
@@ -22,6 +22,7 @@ import srmc
 from srmc import _report
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
+from srmc._reproduce_cli import reproduce
 from srmc.bench import _tables
 from srmc.bench import discrete as bench_discrete
 from srmc.bench import noharm as bench_noharm
@@ -31,6 +32,7 @@ from srmc.targets import BUILT_IN, Moments, Target
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 bench = typer.Typer(no_args_is_help=True, help="Compare with other libraries.")
 app.add_typer(bench, name="bench")
+app.command()(reproduce)
 console = Console()
 complaints = Console(stderr=True)
 

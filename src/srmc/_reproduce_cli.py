@@ -1,0 +1,42 @@
+"""`srmc reproduce NAME`: run experiments of the paper, and build the report."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from srmc._progress import progress_bar
+
+console = Console()
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, or all.")],
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="Minutes for all, or hours of one core.")
+    ] = True,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reproduction"),
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+) -> None:
+    """Repeat an experiment of the paper; write numbers, pictures, the ledger and a page."""
+    # Importing the experiments takes longer than most commands do.
+    from srmc.paper import EXPERIMENTS, _report
+
+    if name != "all" and name not in EXPERIMENTS:
+        raise typer.BadParameter(f"NAME must be all, {', '.join(EXPERIMENTS)}, got {name!r}")
+    size = "quick" if quick else "full"
+    with progress_bar() as show:
+        for each in EXPERIMENTS if name == "all" else [name]:
+            began = time.perf_counter()
+            outcome = EXPERIMENTS[each](size, seed, show)
+            _report.write(out, each, outcome, size, seed, time.perf_counter() - began)
+            rows = _report.build(out, list(EXPERIMENTS))
+    table = Table("experiment", "claim", "verdict", box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(row["experiment"], row["claim"], row["verdict"])
+    console.print(table)
+    console.print(f"The report is [bold]{out / 'index.html'}[/].")
