@@ -232,7 +232,7 @@ def _picture(found):
     for axis, (block, (index, errors)) in zip(axes.flat, found.items(), strict=True):
         plain = _numbers.mean(errors.last[index["fixed", 0.0]])
         axis.axhline(plain.value, color="0.4", lw=1, ls=":", label="plain")
-        for shift, (rule, marker) in zip((-0.12, 0, 0.12), zip(RULES, "os^"), strict=True):
+        for shift, rule, marker in zip((-0.12, 0, 0.12), RULES, "os^", strict=True):
             each = [_numbers.mean(errors.last[index[rule, a]]) for a in NOMINAL]
             value = np.array([e.value for e in each])
             half = 1.96 * np.array([e.error for e in each])
