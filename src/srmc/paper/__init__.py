@@ -10,10 +10,12 @@ from srmc.paper._ledger import Estimate, Outcome, Row
 from srmc.paper.adaptive_alpha import adaptive_alpha
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
+from srmc.paper.figure2 import figure2
 from srmc.paper.rho import rho
 
 EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "figure1": figure1,
+    "figure2": figure2,
     "rho": rho,
     "epsilon": epsilon,
     "adaptive-alpha": adaptive_alpha,

@@ -17,15 +17,14 @@ def fields_picture(target, path, alpha, shown) -> Figure:
     x, y = np.linspace(*LEFT, 120), np.linspace(*RIGHT, 90)
     points = np.stack(np.meshgrid(x, y), -1).astype(np.float32)
     density = np.asarray(jax.vmap(jax.vmap(target.logdensity_fn))(jnp.asarray(points)))
-    grid = np.stack(np.meshgrid(np.linspace(-3.6, 4.1, 12), np.linspace(-2.8, 2.8, 9)), -1)
+    grid = np.stack(np.meshgrid(np.linspace(-3.6, 4.1, 12), np.linspace(-2.8, 2.8, 8)), -1)
     grid = grid.reshape(-1, 2).astype(np.float32)
     score = jax.vmap(jax.grad(target.logdensity_fn))(jnp.asarray(grid))
     along = jax.vmap(lambda x, u: jax.jvp(jax.grad(target.logdensity_fn), (x,), (u,))[1], (0, None))
     for row, name in enumerate(("ULA", f"SR-ULA, α = {alpha:g}")):
         for column, n in enumerate(shown):
             axis = axes[row, column]
-            mesh = axis.pcolormesh(x, y, np.maximum(density, -12), cmap="Blues", shading="gouraud")
-            mesh.set_rasterized(True)
+            axis.contourf(x, y, np.maximum(density, -12), 16, cmap="Blues")
             last = n // path["every"]
             trail = path["position"][row, max(0, last - 600) : last]
             axis.plot(*trail.T, color="white", lw=0.7, alpha=0.9, rasterized=True)

@@ -74,7 +74,8 @@ class Errors(NamedTuple):
     steps
         Steps since burn-in at the end of each block, as the paper counts them.
     gradients, acceptance
-        Gradients of a step, a Hessian-vector product counted twice, and its acceptance rate.
+        Gradients of a step, a Hessian-vector product counted twice, and the acceptance rate of
+        each replicate.
     alpha, exponent
         The strength of the last block, and the median of alpha |theta·s| over blocks' averages.
     seconds
@@ -128,12 +129,11 @@ def measure(
     )
     errors = running_errors(found.kept["x"], problem.truth.mean, BURN_IN)
     after = errors.shape[-1]
-    mean = lambda name: np.mean(found.kept[name], axis=(1, 2))
     return Errors(
         errors,
         steps // blocks * np.arange(1, after + 1),
-        mean("gradients") / problem.leapfrogs,
-        mean("acceptance"),
+        found.kept["gradients"].mean(axis=(1, 2)) / problem.leapfrogs,
+        np.mean(found.kept["acceptance"], axis=2),
         found.kept["alpha"][:, :, -1].mean(axis=1),
         np.median(np.nan_to_num(found.kept["exponent"], nan=np.inf), axis=(1, 2)),
         found.seconds / problem.leapfrogs,

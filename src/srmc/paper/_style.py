@@ -36,10 +36,6 @@ def save(figure: Figure, path: Any) -> None:
     with Image.open(path.with_suffix(".png")) as image:
         small = image.convert("RGB").quantize(128)
     small.save(path.with_suffix(".png"), optimize=True)
-    settings: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": path.stem,
-        "path.simplify_threshold": 0.5,
-    }
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": path.stem}
     with matplotlib.rc_context(settings):
         figure.savefig(path.with_suffix(".svg"), dpi=80, metadata={"Date": None})

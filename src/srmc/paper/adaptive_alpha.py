@@ -69,7 +69,7 @@ def _summary(found, problem):
             "last_alpha": errors.alpha[k],
             "mse": _numbers.mean(errors.last[k]),
             "diverged": _numbers.share(diverged(errors.last[k], problem)),
-            "acceptance": errors.acceptance[k],
+            "acceptance": _numbers.mean(errors.acceptance[k]),
             "exponent": errors.exponent[k],
         }
         for (rule, a), k in index.items()
