@@ -11,6 +11,7 @@ from srmc.paper.adaptive_alpha import adaptive_alpha
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
 from srmc.paper.figure2 import figure2
+from srmc.paper.mixture_cifar import mixture_cifar
 from srmc.paper.rho import rho
 
 EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
@@ -19,6 +20,7 @@ EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "rho": rho,
     "epsilon": epsilon,
     "adaptive-alpha": adaptive_alpha,
+    "mixture-cifar": mixture_cifar,
 }
 
 __all__ = ["EXPERIMENTS", "Estimate", "Outcome", "Row"]

@@ -22,7 +22,7 @@ def figure1(
     size: str = "full", seed: int = 0, on_progress: Progress = lambda *args: None
 ) -> Outcome:
     """Escape from the narrow mode: ULA and SR-ULA as printed, and over alphas, tilt and shift."""
-    chains, steps, block = 256 if size == "full" else 32, 100_000, 500
+    chains, steps, block = 256 if size == "full" else 16, 100_000, 500
     target = srmc.targets.mixture()
     surrogates = {"tilt": srmc.tilt(), "shift": srmc.shift()}
     blocks = steps // block

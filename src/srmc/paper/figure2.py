@@ -15,7 +15,7 @@ def figure2(
 ) -> Outcome:
     """Three families, as printed, adaptive and self-tuned, beside plain and well-tuned samplers."""
     full = size == "full"
-    steps, blocks, replicates = (100_000, 50, 100) if full else (10_000, 20, 16)
+    steps, blocks, replicates = (100_000, 50, 100) if full else (2_000, 20, 8)
     options: dict[str, Any] = {"steps": steps, "replicates": replicates, "seed": seed}
     found: dict[tuple[str, str], dict[Any, Any]] = {}
     total = len(STEP_SIZES) * 4 * blocks
