@@ -41,18 +41,15 @@ def ratio(other: np.ndarray, base: np.ndarray) -> Estimate:
         return Estimate(float(other.mean() / base.mean()), float(error))
 
 
-def below(a: np.ndarray, b: np.ndarray, errors: float = 2.0) -> bool:
-    """Whether the mean of `a` is below that of `b` by so many standard errors of the difference.
+def below(a: np.ndarray, b: np.ndarray, limit: float) -> bool:
+    """Whether the mean of `a` is below that of `b` by two standard errors of the difference.
 
-    Replicates are paired. A mean that is not finite is below nothing.
+    Replicates are paired. What is above `limit` or not finite counts as `limit`, so that of two
+    that diverged neither is better.
     """
-    if not np.all(np.isfinite(a)):
-        return False
-    if not np.all(np.isfinite(b)):
-        return True
-    with np.errstate(over="ignore"):
-        difference = mean(np.asarray(b, float) - np.asarray(a, float))
-    return difference.value > errors * difference.error
+    a, b = (np.minimum(np.nan_to_num(x, nan=np.inf), limit) for x in (a, b))
+    difference = mean(b - a)
+    return difference.value > 2 * difference.error
 
 
 def running_errors(block_means: np.ndarray, truth: np.ndarray, burn_in: float) -> np.ndarray:

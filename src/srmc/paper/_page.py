@@ -10,7 +10,9 @@ from srmc.paper._ledger import Estimate
 INTRODUCTION = (
     "Each row is a claim of the paper, our number with its standard error over replicates, and a "
     "verdict. The verdict is computed: reproduced if every check of the row's rule holds, "
-    "not if none does, else partly. Nothing was tuned to match."
+    'not if none does, else partly. "By two errors" means two standard errors of the difference '
+    "over paired replicates; a run whose error is larger than that of a single exact draw has "
+    "diverged, and of two that diverged neither is better. Nothing was tuned to match."
 )
 _STYLE = """
 :root { color-scheme: light; }

@@ -54,7 +54,8 @@ def epsilon(
         "burn-in": BURN_IN,
         "replicates": replicates,
     }
-    rows = [_mala_row(last, steps), _hmc_row(last, steps)]
+    limit = problem("logistic", "mala", size).truth.variance
+    rows = [_mala_row(last, steps, limit), _hmc_row(last, steps)]
     return Outcome(settings, numbers, {"errors": _picture(last)}, rows)
 
 
@@ -81,7 +82,7 @@ def _ours(last, kernel, steps):
     }
 
 
-def _mala_row(last, steps):
+def _mala_row(last, steps, limit):
     single, double = (last["mala", bits].mean(axis=1) for bits in BITS)
     worst = single[0] / single[2]
     return Row(
@@ -91,7 +92,7 @@ def _mala_row(last, steps):
         _ours(last, "mala", steps),
         {
             "single precision: 1e-5 is above 0.1, by two errors": _numbers.below(
-                last["mala", "single"][2], last["mala", "single"][0]
+                last["mala", "single"][2], last["mala", "single"][0], limit
             ),
             "single precision: 1e-5 is at least 10 times 0.1": bool(worst >= 10),
             "0.1, 1 and alpha are within a factor of 2": bool(
