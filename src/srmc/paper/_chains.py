@@ -35,14 +35,14 @@ def run(
     num_blocks: int,
     block: int,
     empty: PyTree,
-    fold: Callable[[PyTree, Any, Any, jax.Array], PyTree],
+    fold: Callable[..., PyTree],
     light: bool = False,
     on_block: Callable[[int], None] = lambda n: None,
 ) -> Blocks:
     """Run `build(setting)` from starts (setting, replicate, ...), for each setting and replicate.
 
-    `fold(kept, state, info, n)` is applied after each step n, counted from 1, beginning with
-    `empty` in each block. A replicate has the same random numbers under every setting.
+    `fold(kept, setting, state, info, n)` is applied after each step n, counted from 1, beginning
+    with `empty` in each block. A replicate has the same random numbers under every setting.
     """
     starts = jnp.asarray(starts)
     keys = jax.random.split(rng_key, starts.shape[1])
@@ -53,7 +53,7 @@ def run(
         def one(carry, n):
             state, kept = carry
             state, info = algorithm.step(jax.random.fold_in(key, n), state)
-            return (state, fold(kept, state, info, n + 1)), None
+            return (state, fold(kept, setting, state, info, n + 1)), None
 
         return jax.lax.scan(one, (state, empty), first + jnp.arange(block))[0]
 
@@ -88,7 +88,7 @@ def averages(
 ) -> Blocks:
     """As `run`, with the averages of `record(state, info)` over each block."""
 
-    def fold(kept, state, info, n):
+    def fold(kept, setting, state, info, n):
         return jax.tree.map(lambda a, b: a + b / block, kept, record(state, info))
 
     def shape(setting, start):

@@ -68,12 +68,12 @@ def coverage(
     def logits(x, s):
         return (s.scale * (centres @ x[:inner]) - s.scale**2 * half) / s.sigma**2
 
-    def build(s):
-        def logdensity(x):
-            return jax.nn.logsumexp(logits(x, s)) - 0.5 * jnp.sum(x**2) / s.sigma**2
+    def logdensity(x, s):
+        return jax.nn.logsumexp(logits(x, s)) - 0.5 * jnp.sum(x**2) / s.sigma**2
 
-        algorithm = srmc.ula(
-            logdensity,
+    def build(s):
+        return srmc.ula(
+            lambda x: logdensity(x, s),
             1.0,
             alpha=s.alpha,
             gain=lambda n: jnp.maximum(srmc.gain(0.6)(n), s.floor),
@@ -81,20 +81,15 @@ def coverage(
             frame="fixed",
         )
 
-        def correction(state):
-            score, along = jax.jvp(jax.grad(logdensity), (state.position,), (state.theta,))
-            return jnp.linalg.norm(along) / jnp.linalg.norm(score)
+    def correction(operand):
+        x, theta, s = operand
+        score, along = jax.jvp(lambda x: jax.grad(logdensity)(x, s), (x,), (theta,))
+        return jnp.linalg.norm(along) / jnp.linalg.norm(score)
 
-        def step(key, state):
-            state, _ = algorithm.step(key, state)
-            last = (state.step % block) == 0
-            size = jax.lax.cond(last, correction, lambda _: 0.0, state)
-            return state, (jnp.argmax(logits(state.position, s)), size)
-
-        return algorithm._replace(step=step)
-
-    def fold(kept, state, info, n):
-        mode, size = info
+    def fold(kept, s, state, info, n):
+        mode = jnp.argmax(logits(state.position, s))
+        operand = (state.position, state.theta, s)
+        size = jax.lax.cond(n % block == 0, correction, lambda _: 0.0, operand)
         first = kept["first"].at[mode].min(n)
         return {"first": first, "correction": kept["correction"] + size, "mode": mode}
 

@@ -63,7 +63,7 @@ def plain(
     pick_key, run_key = jax.random.split(jax.random.key(seed))
     picks = jax.random.randint(pick_key, (replicates,), 0, len(problem.truth.draws))
 
-    def fold(kept, state, info, n):
+    def fold(kept, setting, state, info, n):
         at = (n - 1) % block
         inner = state.inner_state
         return {

@@ -1,5 +1,6 @@
 """The picture of figure 2: a row a target and sampler, a column a family."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -36,23 +37,39 @@ def picture(found, axis_name: str) -> Figure:
             if name in curves:
                 look = {"ls": style, "marker": marker, "ms": 3, "label": _label(name)}
                 _draw(tuned, curves[name], axis_name, colour, **look)
-        good = [
-            np.nanmean(c.errors, axis=0)
-            for c in curves.values()
-            if np.all(np.isfinite(c.errors)) and c.last.mean() < 100
-        ]
-        values = np.concatenate(good)
-        row[0].set_ylim(values.min() / 2, min(values.max() * 3, 1e3))
+        controls = [c for k, c in curves.items() if "control" in k]
+        exact = [c for c in controls if c.last.mean() < 1e-9]
+        shown = [c.errors.mean(axis=0) for c in curves.values() if not _is_lost(c)]
+        values = np.concatenate([v for v in shown if v[-1] > 1e-9])
+        row[0].set_ylim(values.min() / 3, 3 * values.max())
+        lost = [f"{k[0]} {k[1]:g}" for k, c in curves.items() if _is_lost(c)]
+        _note(printed, [name for name in lost if "fixed" in name], "diverged")
+        _note(adaptive, [name for name in lost if "fixed" not in name], "diverged")
+        _note(tuned, ["control variates"] if exact else [], "exact to rounding")
         row[0].set_ylabel(f"{block[0]}, {block[1].upper()}\nsquared error of the mean")
         for axis in row:
             axis.set(xscale="log", yscale="log", xlabel=LABELS[axis_name])
     for axis, title in zip(axes[0], ("as printed", "adaptive rules", "self-tuned"), strict=True):
         axis.set_title(title)
-    for n, axis in enumerate(axes[0]):
-        entries = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    for n, column in enumerate(axes.T):
+        entries: dict[str, Any] = {}
+        for axis in column:
+            entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
         place: Any = {"loc": f"outside lower {('left', 'center', 'right')[n]}", "ncols": 2}
         figure.legend(list(entries.values()), list(entries), fontsize=8, **place)
     return figure
+
+
+def _is_lost(curve) -> bool:
+    """Whether the mean error is so large that the curve is better named than drawn."""
+    with np.errstate(over="ignore"):
+        return not curve.errors.mean(axis=0).max() < 300
+
+
+def _note(axis, names: list[str], what: str) -> None:
+    if names:
+        text = f"{what}: " + ", ".join(names)
+        axis.text(0.02, 0.03, textwrap.fill(text, 34), transform=axis.transAxes, fontsize=8)
 
 
 def _label(name: str) -> str:
@@ -62,5 +79,5 @@ def _label(name: str) -> str:
 
 def _draw(axis, curve, axis_name, colour, **line):
     x = getattr(curve, axis_name)
-    if x is not None:
+    if x is not None and not _is_lost(curve):
         band(axis, x, curve.errors, colour, **{"lw": 1.2} | line)

@@ -27,7 +27,7 @@ def _steps(runs) -> Estimate:
     return _numbers.mean(steps) if len(steps) > 1 else Estimate(steps[0], float("nan"))
 
 
-def rows(found, count: int, source: str, lengths) -> list[Row]:
+def rows(found, count: int, source: str) -> list[Row]:
     """The table, and the two ablations."""
     note = "" if source == "CIFAR-10" else f" These are {source}."
     printed = "pixels in [0, 1], σ = 4"
@@ -36,6 +36,7 @@ def rows(found, count: int, source: str, lengths) -> list[Row]:
         _pick(found, printed, name) for name in ("ULA", "SR-ULA", "SR-ULA, gain ≥ 0.5")
     )
     wide = {name: _pick(found, other, name) for name in ("ULA", "SR-ULA", "SR-ULA, gain ≥ 0.5")}
+    long = len(wide["ULA"][0].found)
     ratio = _numbers.ratio(np.array([c.steps for c in sr]), np.array([c.steps for c in ula]))
     return [
         Row(
@@ -43,9 +44,9 @@ def rows(found, count: int, source: str, lengths) -> list[Row]:
             "ULA stagnates: 28 of 1,000 modes after 5,000 steps",
             "28 of 1,000",
             {
-                f"modes of {count} after {lengths['main']:,} steps": _modes(ula),
+                f"modes of {count} after {len(ula[0].found):,} steps": _modes(ula),
                 "steps to all modes": _steps(ula),
-                f"with {other}: modes after {lengths['long']:,} steps": _modes(wide["ULA"]),
+                f"with {other}: modes after {long:,} steps": _modes(wide["ULA"]),
             },
             {
                 "ULA finds at most 100 of 1,000": _modes(ula).value <= 0.1 * count,
@@ -79,13 +80,13 @@ def rows(found, count: int, source: str, lengths) -> list[Row]:
             f"{0.15 * np.median([np.median(c.correction) for c in sr]):.2g} of the score, and "
             "coverage is that of ULA." + note,
         ),
-        _alphas(found, count, lengths, note),
-        _epsilons(found, count, lengths, note),
+        _alphas(found, count, note),
+        _epsilons(found, count, note),
         _corrections(found),
     ]
 
 
-def _alphas(found, count, lengths, note):
+def _alphas(found, count, note):
     runs = {key[1]: c for key, c in found.items() if key[0] == "alpha"}
     modes = {a: float(c.found[-1]) for a, c in runs.items()}
     moderate = [n for a, n in modes.items() if 0 < a <= 1]
@@ -94,10 +95,7 @@ def _alphas(found, count, lengths, note):
         "app:cifar_extra, hyperparameter choice",
         "coverage at 500 steps is robust for alpha from 1e-3 to 1; alpha of 5 and more degrades it",
         "competitive up to 1, degraded from 5",
-        {
-            f"modes after {lengths['ablation']} steps, alpha = {a:g}": _modes([c])
-            for a, c in runs.items()
-        },
+        {f"modes after {len(c.found)} steps, alpha = {a:g}": _modes([c]) for a, c in runs.items()},
         {
             "from 1e-3 to 1 all are within 10% of the best": min(moderate) >= 0.9 * max(moderate),
             "from 5 on all are below 90% of the best": max(large) < 0.9 * max(moderate),
@@ -106,7 +104,7 @@ def _alphas(found, count, lengths, note):
     )
 
 
-def _epsilons(found, count, lengths, note):
+def _epsilons(found, count, note):
     runs = {key[1]: c for key, c in found.items() if key[0] == "epsilon"}
     modes = {e: float(c.found[-1]) for e, c in runs.items()}
     return Row(
@@ -115,7 +113,7 @@ def _epsilons(found, count, lengths, note):
         "coverage substantially",
         "degraded at 1e-5 and less",
         {
-            f"modes after {lengths['ablation']} steps, epsilon = {e:g}": _modes([c])
+            f"modes after {len(c.found)} steps, epsilon = {e:g}": _modes([c])
             for e, c in runs.items()
         },
         {

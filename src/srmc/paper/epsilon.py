@@ -22,7 +22,7 @@ def epsilon(
 ) -> Outcome:
     """Errors on the logistic posterior with alpha = 1, for each epsilon, in both precisions."""
     steps, blocks = (100_000, 50) if size == "full" else (2_000, 10)
-    replicates = {"single": 100, "double": 25} if size == "full" else {"single": 8, "double": 8}
+    replicates = {"single": 50, "double": 16} if size == "full" else {"single": 8, "double": 8}
     jobs = [("mala", "single"), ("mala", "double"), ("hmc", "single")]
     last: dict[tuple[str, str], np.ndarray] = {}
     for done, (kernel, bits) in enumerate(jobs):

@@ -73,7 +73,7 @@ def _starts(settings, chains):
 def _escapes(build, chains, blocks, block, rng_key, on_block):
     """First passage, share of steps on the right, and the last theta of each block; by alpha."""
 
-    def fold(kept, state, info, n):
+    def fold(kept, setting, state, info, n):
         right = state.position[0] > 0
         return {
             "first": jnp.minimum(kept["first"], jnp.where(right, n, jnp.inf)),
@@ -102,7 +102,7 @@ def _escapes(build, chains, blocks, block, rng_key, on_block):
 def _paths(build, steps, rng_key, every=20):
     """Positions and thetas of one chain of ULA and one of SR-ULA, each so many-th."""
 
-    def fold(kept, state, info, n):
+    def fold(kept, setting, state, info, n):
         at = (n - 1) % 5000 // every
         return {
             "position": kept["position"].at[at].set(state.position),
