@@ -19,7 +19,9 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         if not math.isfinite(self.value):
             return "not finite"
-        return f"{self.value:.3g} ± {self.error:.1g}" if math.isfinite(self.error) else "diverged"
+        if 1000 <= abs(self.value) < 1e6:
+            return f"{self.value:,.0f} ± {self.error:,.0f}"
+        return f"{self.value:.3g} ± {self.error:.1g}"
 
 
 @dataclasses.dataclass(frozen=True)

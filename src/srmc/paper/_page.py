@@ -33,7 +33,8 @@ th { background: #f7f9fb; } ul { margin: 0; padding-left: 1.1rem; }
 .picture { overflow-x: auto; margin: 1rem 0; } .picture img { min-width: 40rem; max-width: 100%; }
 .small { font-size: .85rem; color: #4a5668; }
 dt { font-weight: 600; } dd { margin: 0 0 .3rem 1rem; }
-nav a { margin-right: .8rem; white-space: nowrap; }
+nav { margin-bottom: 1rem; } nav a { margin-right: .6rem; white-space: nowrap; }
+@media (min-width: 50.01rem) { .ledger td:nth-child(3) { min-width: 17rem; } }
 @media (max-width: 50rem) {
   table.ledger, .ledger tbody, .ledger tr, .ledger td { display: block; }
   .ledger thead { display: none; }
@@ -82,7 +83,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 def html(records: list[dict[str, Any]], rows: list[dict[str, Any]], folder: Path) -> str:
     """The page, with pictures inside."""
-    links = "".join(f'<a href="#{r["experiment"]}">{r["experiment"]}</a>' for r in records)
+    links = " ".join(f'<a href="#{r["experiment"]}">{r["experiment"]}</a>' for r in records)
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -104,7 +105,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
         ours, rule = (_list(lines(row)) for lines in (_ours, _rule))
         cells = (
             f"{_text(row['claim'])}<div class=small>{_text(row['where'])} · "
-            f'<a href="#{row["experiment"]}">{row["experiment"]}</a></div>',
+            f'<a href="#{row["experiment"]}">{row["experiment"]}</a><br>'
+            f"<code>{_text(row['command'])}</code></div>",
             _text(row["paper"]),
             ours,
             f'<span class="verdict {row["verdict"]}">{row["verdict"]}</span>'

@@ -135,9 +135,14 @@ def measure(
         found.kept["gradients"].mean(axis=(1, 2)) / problem.leapfrogs,
         np.mean(found.kept["acceptance"], axis=2),
         found.kept["alpha"][:, :, -1].mean(axis=1),
-        np.median(np.nan_to_num(found.kept["exponent"], nan=np.inf), axis=(1, 2)),
+        _median(found.kept["exponent"]),
         found.seconds / problem.leapfrogs,
     )
+
+
+def _median(x: np.ndarray) -> np.ndarray:
+    """Over replicates and blocks; what is not a number is infinite."""
+    return np.median(np.nan_to_num(x.astype(float), nan=np.inf), axis=(1, 2))
 
 
 def _record(state: Any, info: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def epsilon(
     size: str = "full", seed: int = 0, on_progress: Progress = lambda *args: None
 ) -> Outcome:
     """Errors on the logistic posterior with alpha = 1, for each epsilon, in both precisions."""
-    steps, blocks = (100_000, 50) if size == "full" else (2_000, 10)
+    steps, blocks = (100_000, 50) if size == "full" else (1_000, 10)
     replicates = {"single": 50, "double": 16} if size == "full" else {"single": 8, "double": 8}
     jobs = [("mala", "single"), ("mala", "double"), ("hmc", "single")]
     last: dict[tuple[str, str], np.ndarray] = {}

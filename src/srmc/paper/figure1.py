@@ -14,6 +14,7 @@ from srmc.paper._ledger import Outcome, Progress, Row
 STEP_SIZE = 0.01
 ALPHAS = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0)
 PRINTED = 3.0  # the paper's alpha
+PIECE = 5_000  # steps of a trajectory that are kept together
 SHOWN = (1_000, 2_000, 3_000, 100_000)  # steps of the picture
 RIGHT = 0.2 * norm.cdf(2.0) + 0.8 * norm.cdf(-2.0 / 0.18)  # P(x_1 > 0)
 
@@ -33,12 +34,14 @@ def figure1(
         )
         build = _sampler(target, surrogate)
         runs[name] = _escapes(build, chains, blocks, block, jax.random.key(seed), tell)
-    path = _paths(_sampler(target, surrogates["tilt"]), steps, jax.random.key(seed))
+    shown = SHOWN if size == "full" else SHOWN[:3]
+    length = -(-shown[-1] // PIECE) * PIECE
+    path = _paths(_sampler(target, surrogates["tilt"]), length, jax.random.key(seed))
     numbers = {
         name: [_summary(kept, k, steps) for k in range(len(ALPHAS))] for name, kept in runs.items()
     }
     figures = {
-        "fields": fields_picture(target, path, PRINTED, SHOWN),
+        "fields": fields_picture(target, path, PRINTED, shown),
         "escapes": escape_picture(runs, ALPHAS, RIGHT, steps),
     }
     settings = {
@@ -103,20 +106,20 @@ def _paths(build, steps, rng_key, every=20):
     """Positions and thetas of one chain of ULA and one of SR-ULA, each so many-th."""
 
     def fold(kept, setting, state, info, n):
-        at = (n - 1) % 5000 // every
+        at = (n - 1) % PIECE // every
         return {
             "position": kept["position"].at[at].set(state.position),
             "theta": kept["theta"].at[at].set(state.theta),
         }
 
-    empty = jnp.zeros((5000 // every, 2))
+    empty = jnp.zeros((PIECE // every, 2))
     kept = run(
         build,
         jnp.array([0.0, PRINTED]),
         _starts(2, 1),
         rng_key,
-        num_blocks=steps // 5000,
-        block=5000,
+        num_blocks=steps // PIECE,
+        block=PIECE,
         empty={"position": empty, "theta": empty},
         fold=fold,
         light=True,
