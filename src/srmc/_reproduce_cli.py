@@ -17,9 +17,12 @@ console = Console()
 def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment, or all.")],
     quick: Annotated[
-        bool, typer.Option("--quick/--full", help="Minutes for all, or hours of one core.")
+        bool, typer.Option("--quick/--full", help="Minutes for all, or an hour of one core.")
     ] = True,
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reproduction"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the report; docs/reproduction if full, else in srmc-output."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
 ) -> None:
     """Repeat an experiment of the paper; write numbers, pictures, the ledger and a page."""
@@ -29,6 +32,7 @@ def reproduce(
     if name != "all" and name not in EXPERIMENTS:
         raise typer.BadParameter(f"NAME must be all, {', '.join(EXPERIMENTS)}, got {name!r}")
     size = "quick" if quick else "full"
+    out = out or Path("srmc-output/reproduction" if quick else "docs/reproduction")
     with progress_bar() as show:
         for each in EXPERIMENTS if name == "all" else [name]:
             began = time.perf_counter()
