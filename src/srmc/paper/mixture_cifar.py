@@ -10,7 +10,7 @@ from srmc.paper._mixture_plots import picture
 
 ALPHAS = (1e-3, 0.15, 1.0, 5.0, 100.0)
 EPSILONS = (1e-6, 1e-5, 1e-3, 1e-2)
-STARTS = (0, 450, 900)
+STARTS = (0, 450)
 WIDE = "pixels in [-1, 1], σ = 4"
 # The paper's two samplers, and its gain kept from falling.
 SAMPLERS = {"ULA": (0.0, 0.0), "SR-ULA": (0.15, 0.0), "SR-ULA, gain ≥ 0.5": (0.15, 0.5)}
@@ -82,11 +82,11 @@ def _jobs(starts, seed):
     last = {key: s for key, s in main.items() if key[2] == starts[-1]}
     wide = {key: s for key, s in others.items() if key[0] == WIDE}
     return [
-        ("main", {k: s for k, s in main.items() if k not in last}, 1_500, seed),
-        ("another seed", last, 1_500, seed + 1),
+        ("main", {k: s for k, s in main.items() if k not in last}, 1_200, seed),
+        ("another seed", last, 1_200, seed + 1),
         ("ablations", ablation, 500, seed),
-        ("narrow modes", {k: s for k, s in others.items() if k not in wide}, 1_500, seed),
-        ("other pixels", wide, 5_000, seed),
+        ("narrow modes", {k: s for k, s in others.items() if k not in wide}, 1_000, seed),
+        ("other pixels", wide, 2_000, seed),
     ]
 
 
