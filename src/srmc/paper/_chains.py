@@ -1,5 +1,6 @@
 """Many settings and replicates of a sampler in one compiled program, run block by block."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 PyTree = Any
 
 # One part of a program after the other; see the page on scaling.
-_IN_ORDER = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+_IN_ORDER: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 # For short runs, where compiling is what takes the time.
 _LIGHT = {"xla_backend_optimization_level": 0}
 
@@ -102,6 +103,12 @@ def averages(
     return run(build, settings, starts, rng_key, block=block, empty=empty, fold=fold, **options)
 
 
+@functools.cache
 def _options(light: bool) -> dict[str, Any]:
-    known = jax.default_backend() == "cpu"
-    return (_IN_ORDER | (_LIGHT if light else {})) if known else {}
+    """Compiler options, where the backend has them."""
+    wanted = _IN_ORDER | (_LIGHT if light else {})
+    try:
+        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
+    except Exception:  # of a backend or a version that does not know them
+        return {}
+    return wanted
