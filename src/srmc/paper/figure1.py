@@ -213,8 +213,8 @@ def _rows(kept, target, steps, block):
                 "more than half of the chains went right and came back": returned.value > 0.5,
                 "the field differs by less than 10% in the median chain": change.value < 0.1,
             },
-            f"The gain is {0.1 * (steps + 2) ** -0.6:.1g} at the end, so that theta is small "
-            "wherever the chain is.",
+            f"The gain is {0.1 * (steps + 2) ** -0.6:.1g} at the end: theta is small, wherever the "
+            f"chain is, and changes the field by {change.value:.0%}.",
         ),
         Row(
             "sec:appendix-figure1",
