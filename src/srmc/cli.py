@@ -23,6 +23,7 @@ from srmc import _report
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
 from srmc.bench import _tables
+from srmc.bench import coverage as bench_coverage
 from srmc.bench import discrete as bench_discrete
 from srmc.bench import noharm as bench_noharm
 from srmc.bench import overhead as bench_overhead
@@ -265,6 +266,29 @@ def discrete(
     _measure(run, _tables.discrete_table, out)
 
 
+@bench.command()
+def coverage(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 500,
+    steps: Annotated[int, typer.Option(min=20, help="Draws a chain.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """How often the 95% intervals of repelled runs' means hold."""
+    run = functools.partial(
+        bench_coverage.coverage,
+        target,
+        kernel,
+        replicates=replicates,
+        num_samples=steps,
+        seed=seed,
+        quick=quick,
+    )
+    _measure(run, _tables.coverage_table, out)
+
+
 def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path | None) -> None:
     """Run a benchmark; print its table, and write its rows."""
     if out is not None and not out.parent.is_dir():
@@ -284,23 +308,15 @@ def page(
     rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
 ) -> None:
-    """Tables of `srmc bench noharm` or `srmc bench discrete` as a page."""
+    """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page."""
     found = []
     for path in rows:
         try:
             found += json.loads(path.read_text())
         except (OSError, ValueError) as error:
             _fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
-    if found and "evaluations_a_step" in found[0]:
-        title = (
-            "# Discrete kernels, plain and repelled\n\nMade by `srmc bench page`; see discrete.md."
-        )
-        out.write_text(f"{title}\n\n{_tables.discrete_page(found)}")
-        return
-    head = (
-        "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
-    )
-    out.write_text(head + _tables.noharm_page(found))
+    title, text = _tables.page(found)
+    out.write_text(f"# {title}\n\nMade by `srmc bench page`.\n\n{text}")
 
 
 def _find_target(name: str) -> dict[str, Any]:

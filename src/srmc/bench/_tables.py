@@ -163,3 +163,53 @@ def noharm_page(rows: list[dict]) -> str:
                 runs = sum(row["replicates"] for row in mine)
                 parts += [f"Results that are not finite: {bad}, in {runs} runs.", ""]
     return "\n".join(parts)
+
+
+def coverage_cells(rows: list[dict]) -> list[list[str]]:
+    """A heading, and a line for each row of `srmc bench coverage`."""
+    sides = ("repelled", "batch means", "plain")
+    lines = [["kernel", "target", *sides, "error over reported"]]
+    for row in rows:
+        shares = [f"{100 * row[s]['coverage']:.1f} ± {100 * row[s]['error']:.1f}" for s in sides]
+        ratio = f"{row['error_over_reported']:.2f}"
+        lines.append([row["kernel"], row["target"], *shares, ratio])
+    return lines
+
+
+def coverage_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench coverage`."""
+    out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
+    head, *lines = coverage_cells(rows)
+    for column in head:
+        out.add_column(column, justify="left" if column in head[:2] else "right")
+    for line in lines:
+        out.add_row(*line)
+    first = rows[0]
+    out.caption = (
+        f"{first['replicates']} replicates of {first['chains']} chains, "
+        f"{first['draws_a_chain']} draws each."
+    )
+    return out
+
+
+def coverage_page(rows: list[dict]) -> str:
+    """The same as Markdown."""
+    first = rows[0]
+    about = (
+        f"{first['replicates']} replicates of {first['chains']} chains that share a history, "
+        f"{first['draws_a_chain']} draws each; shares in percent, over all coordinates."
+    )
+    head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
+    rule = "|---|---|" + "---:|" * (head.count("|") - 3)
+    return "\n".join([about, "", head, rule, *lines, ""])
+
+
+def page(rows: list[dict]) -> tuple[str, str]:
+    """Title and Markdown for the rows of a benchmark, of whichever kind."""
+    if not rows:
+        raise ValueError("rows must be those of a benchmark, got none")
+    if "evaluations_a_step" in rows[0]:
+        return "Discrete kernels, plain and repelled", discrete_page(rows)
+    if "error_over_reported" in rows[0]:
+        return "95% intervals of means that hold", coverage_page(rows)
+    return "Errors of repelled over plain kernels", noharm_page(rows)
