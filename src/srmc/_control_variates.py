@@ -142,10 +142,9 @@ def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
         return (phi @ beta).reshape(values.shape)
     fold = np.tile(np.arange(length) * FOLDS // length, chains)
     fits = [(fold == k, _ridge_paths(phi[fold != k], f[fold != k])) for k in range(FOLDS)]
-    losses = sum(
-        np.stack([np.sum((f[held] - a - phi[held] @ b) ** 2, axis=0) for a, b in path])
-        for held, path in fits
-    )
+    losses = np.zeros((len(RIDGES) + 1, f.shape[1]))
+    for held, path in fits:
+        losses += [np.sum((f[held] - a - phi[held] @ b) ** 2, axis=0) for a, b in path]
     # Paths go from strong ridges to weak ones; of those that do about as well, the strongest.
     best = np.argmax(losses <= 1.1 * losses.min(axis=0), axis=0)
     out = np.empty_like(f)

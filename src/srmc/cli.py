@@ -315,6 +315,8 @@ def page(
             found += json.loads(path.read_text())
         except (OSError, ValueError) as error:
             _fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
+    if not found:
+        _fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
     title, text = _tables.page(found)
     out.write_text(f"# {title}\n\nMade by `srmc bench page`.\n\n{text}")
 

@@ -206,8 +206,6 @@ def coverage_page(rows: list[dict]) -> str:
 
 def page(rows: list[dict]) -> tuple[str, str]:
     """Title and Markdown for the rows of a benchmark, of whichever kind."""
-    if not rows:
-        raise ValueError("rows must be those of a benchmark, got none")
     if "evaluations_a_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
     if "error_over_reported" in rows[0]:

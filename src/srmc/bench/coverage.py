@@ -88,8 +88,8 @@ def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples:
     )
     held: dict[str, list] = {"plain": [], "repelled": [], "batch means": []}
     errors, reported = [], []
-    for part in np.split(np.asarray(jax.random.key_data(keys)), _pieces(replicates, batch)):
-        out = program(jax.random.wrap_key_data(part))
+    for first in range(0, replicates, 10 * batch):  # as many as fit into memory
+        out = program(keys[first : first + 10 * batch])
         for run in zip(*(np.asarray(x, float) for x in out), strict=True):
             draws, base, seen, gain, alpha = (np.swapaxes(x, 0, 1) for x in run)
             error = repelled_error(draws, seen, gain, alpha, shared=True)
@@ -109,11 +109,6 @@ def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples:
         share = np.mean(found, axis=1)  # over coordinates, which are not independent
         row[side] = {"coverage": float(np.mean(share)), "error": _standard_error(share)}
     return row
-
-
-def _pieces(replicates, batch):
-    """Where to cut the replicates, so that a piece of their draws fits into memory."""
-    return list(range(10 * batch, replicates, 10 * batch))
 
 
 def _standard_error(x):
