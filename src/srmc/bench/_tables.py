@@ -6,6 +6,8 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc.bench.theory import slope
+
 _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
@@ -211,3 +213,24 @@ def page(rows: list[dict]) -> tuple[str, str]:
     if "error_over_reported" in rows[0]:
         return "95% intervals of means that hold", coverage_page(rows)
     return "Errors of repelled over plain kernels", noharm_page(rows)
+
+
+def theory_table(record: dict) -> Table:
+    """What `srmc theory` found: variances over plain MALA's, as the limit has them."""
+    unit, alphas = record["predicted"][0], record["alphas"]
+    out = Table(box=SIMPLE_HEAD, title="n times the variance of means, over plain MALA's", **_LEFT)
+    out.add_column("alpha", justify="right")
+    out.add_column("limit", justify="right")
+    for steps in record["simulated"]:
+        out.add_column(f"{int(steps):,} steps", justify="right")
+    for n, alpha in enumerate(alphas):
+        rows = [rows[n] for rows in record["simulated"].values()]
+        cells = [f"{r['mse'] / unit:.3g} ± {r['error'] / unit:.1g}" for r in rows]
+        out.add_row(f"{alpha:g}", f"{record['predicted'][n] / unit:.3g}", *cells)
+    floor = record["control_variate"]
+    out.add_row("inf", f"{floor / unit:.3g}", *[""] * len(record["simulated"]))
+    fitted = slope(alphas, record["predicted"], floor)
+    verdict = "hold" if record["tails"]["holds"] else "; ".join(record["tails"]["reasons"])
+    law = f"The excess over alpha = inf falls as (1 + alpha)^{fitted:.2f}. "
+    out.caption = ("" if fitted != fitted else law) + f"Assumptions on the tails: {verdict}."
+    return out
