@@ -72,14 +72,6 @@ def test_errors_of_a_logistic_posterior_fall(mala_on_logistic):
         assert np.mean(inside) > 0.85
 
 
-def test_the_features_of_a_run_serve_as_scores():
-    target = srmc.targets.logistic()
-    result = srmc.sample(target, num_chains=2, num_warmup=300, num_samples=300, progress=False)
-    found = srmc.zv(result.draws, result.stats["features"])
-    assert np.all(found.error["x"] < result.summary()["error"].to_numpy())
-    np.testing.assert_allclose(found.mean["x"], target.moments.mean, atol=0.02)
-
-
 @pytest.mark.parametrize("phi", [0.0, 0.8])
 def test_more_control_variates_than_draws_do_no_harm(phi):
     rng = np.random.default_rng(0)

@@ -35,8 +35,8 @@ def coverage(
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
     """The share of 95% intervals for means that hold, of runs as `srmc.sample` makes them."""
-    names = targets or (["gaussian-10"] if quick else list(TARGETS))
-    kernels = kernels or ["nuts"]
+    names = targets or (["logistic"] if quick else list(TARGETS))
+    kernels = kernels or (["mala"] if quick else ["nuts"])
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
@@ -44,7 +44,7 @@ def coverage(
     if unknown:
         raise ValueError(f"kernels must be among {', '.join(_tune.RECIPES)}, got {unknown}")
     if quick:
-        replicates, num_samples = 20, 500
+        replicates = 20
     rows: list[dict[str, Any]] = []
     for name in names:
         for kernel in kernels:
