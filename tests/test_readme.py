@@ -6,6 +6,8 @@ from pathlib import Path
 import jax.numpy as jnp
 import pytest
 
+import srmc
+
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
@@ -48,3 +50,14 @@ def test_the_page_on_discrete_spaces_runs(capsys):
     out = scope["out"]
     assert abs(out.log_normalizer - scope["target"].table.log_normalizer) < 5 * out.error
     assert "exactly" in capsys.readouterr().out
+
+
+def test_the_page_on_theory_runs():
+    page = (README.parent / "docs" / "theory.md").read_text()
+    first, second = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(first, {})
+    scope: dict = {}
+    exec(second, scope)
+    result, better = scope["result"], scope["better"]
+    assert (better.error["x"] < result.summary()["error"].to_numpy()).all()
+    assert (abs(better.mean["x"] - srmc.targets.logistic().moments.mean) < 0.02).all()

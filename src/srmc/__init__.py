@@ -1,7 +1,8 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
-from srmc import kernels, metrics, targets
+from srmc import kernels, metrics, targets, theory
 from srmc._ais import AISResult, ais
+from srmc._control_variates import Controlled, zv
 from srmc._field import Field, affine, combined, field, scalings, shears, translations
 from srmc._history import gain
 from srmc._loop import RepelInfo, RepelState
@@ -33,6 +34,7 @@ __all__ = [
     "AISResult",
     "Binary",
     "Categorical",
+    "Controlled",
     "Field",
     "Ordinal",
     "RepelInfo",
@@ -73,9 +75,11 @@ __all__ = [
     "shears",
     "shift",
     "targets",
+    "theory",
     "tilt",
     "translations",
     "ula",
     "uld",
     "watched",
+    "zv",
 ]

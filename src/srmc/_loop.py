@@ -69,6 +69,8 @@ class RepelInfo(NamedTuple):
         move that was not made (see `frame`), or a score that was kept out of the history.
     is_hot
         True if a watched strength lowered alpha at this step.
+    gain
+        The weight with which the step entered the history; 0 if it did not.
     """
 
     inner_info: Any
@@ -77,6 +79,7 @@ class RepelInfo(NamedTuple):
     hvps: jax.Array
     is_finite: jax.Array
     is_hot: jax.Array
+    gain: jax.Array
 
 
 class Closed(NamedTuple):
@@ -88,6 +91,7 @@ class Closed(NamedTuple):
     strength_state: Any
     exponent: jax.Array
     is_hot: jax.Array
+    gain: jax.Array
 
 
 class Loop(NamedTuple):
@@ -115,7 +119,8 @@ class Loop(NamedTuple):
         alpha, strength_state = self.strength.update(state.strength_state, seen)
         alpha = jnp.where(closes, alpha, state.alpha)
         is_hot = getattr(strength_state, "is_hot", jnp.zeros((), bool))
-        return Closed(theta, feature, alpha, strength_state, exponent, is_hot)
+        gain = jnp.where(closes & learns, gamma, 0)
+        return Closed(theta, feature, alpha, strength_state, exponent, is_hot, gain)
 
 
 def relative_size(precondition: Callable[[PyTree], PyTree], feature: PyTree) -> jax.Array:

@@ -248,7 +248,9 @@ def repel(
                 inside,
                 closed.strength_state,
             ),
-            RepelInfo(inner_info, closed.exponent, gradients, hvps, is_finite, closed.is_hot),
+            RepelInfo(
+                inner_info, closed.exponent, gradients, hvps, is_finite, closed.is_hot, closed.gain
+            ),
         )
 
     return SamplingAlgorithm(init, step)

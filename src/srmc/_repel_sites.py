@@ -94,6 +94,7 @@ def repel_sites(
                 jnp.zeros_like(info.evaluations),
                 info.is_finite & valid,
                 closed.is_hot,
+                closed.gain,
             ),
         )
 

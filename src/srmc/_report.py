@@ -20,7 +20,7 @@ def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> T
     if _has_base(result):
         sides = {"base": result.summary(base=True), **sides}
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
-    out = Table(box=SIMPLE_HEAD, title="Means, with their batch-means errors", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Means, with their errors", **_LEFT)
     out.add_column("")
     if true_mean:
         out.add_column("truth", justify="right")

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from srmc._files import check_writable
 from srmc._progress import progress_bar
-
-console = Console()
+from srmc._terminal import console, fail
 
 
 def reproduce(
@@ -30,9 +29,13 @@ def reproduce(
     from srmc.paper import EXPERIMENTS, _report
 
     if name != "all" and name not in EXPERIMENTS:
-        raise typer.BadParameter(f"NAME must be all, {', '.join(EXPERIMENTS)}, got {name!r}")
+        fail(ValueError(f"NAME must be all, {', '.join(EXPERIMENTS)}, got {name!r}"))
     size = "quick" if quick else "full"
     out = out or Path("srmc-output/reproduction" if quick else "docs/reproduction")
+    try:
+        check_writable("out", out)
+    except ValueError as error:
+        fail(error)
     with progress_bar() as show:
         for each in EXPERIMENTS if name == "all" else [name]:
             began = time.perf_counter()

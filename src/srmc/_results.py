@@ -12,8 +12,8 @@ import blackjax
 import jax
 import numpy as np
 
+from srmc._errors import batch_means_error, repelled_error
 from srmc._files import write_whole
-from srmc.metrics import batch_means_error
 
 BLOCK = 2**24  # numbers of draws that are looked at together
 
@@ -38,8 +38,9 @@ class Result:
         Arrays (chain, draw, ...) by name; those of the base chain are called `base/...`.
     stats
         Statistics (chain, draw), or in a run that kept moments, averages over up to 64 batches of
-        draws: acceptance_rate, diverging, alpha, theta_norm, exponent, gradients, hvps, is_finite
-        and is_hot.
+        draws: acceptance_rate, diverging, alpha, theta_norm, exponent, gradients, hvps, is_finite,
+        is_hot and gain. Of tuned repelled runs also features (chain, draw, k): what the history
+        saw of each draw, functions with mean 0, scores first.
     moments
         By name, a dictionary of `mean` and `variance` (chain, ...), the `error` of the mean over
         all chains, and `batch_means`; None if draws were kept.
@@ -84,8 +85,10 @@ class Result:
     def summary(self, base: bool = False) -> Any:
         """Mean, sd, the error of the mean and quantiles of each coordinate, as a DataFrame.
 
-        The error is by batch means over all chains together, which holds for chains that share
-        a history; an effective sample size of Markov chains would not.
+        The error is such that 1.96 of it to each side of the mean are a 95% interval. It is by
+        batch means over all chains together, and of a repelled run by what the history saw
+        (`metrics.repelled_error`); where that was not kept, batch means are an upper bound. An
+        effective sample size, as of Markov chains, would not hold.
         """
         import pandas as pd
 
@@ -98,13 +101,22 @@ class Result:
             return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "error"])
         for name, array in _part(self._has_draws(), base).items():
             for names, block in blocks(name, array):
-                error = batch_means_error(block)
+                error = batch_means_error(block) if base else self._error(block)
                 quantiles = np.quantile(block, (0.05, 0.5, 0.95), axis=(0, 1))
                 mean, sd = block.mean(axis=(0, 1)), block.std(axis=(0, 1))
                 values = zip(mean, sd, error, *quantiles, strict=True)
                 rows |= dict(zip(names, values, strict=True))
         columns = ["mean", "sd", "error", "5%", "50%", "95%"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    def _error(self, values: np.ndarray) -> np.ndarray:
+        if "features" not in self.stats:
+            return batch_means_error(values)
+        features, gain, alpha = (
+            np.asarray(self.stats[name], float) for name in ("features", "gain", "alpha")
+        )
+        shared = self.about["settings"]["shared_history"]
+        return repelled_error(values, features, gain, alpha, shared)
 
     def plot(self, path: Any = None) -> Any:
         """Traces, running means, and history over time, as a figure; also saved if a path is given.
@@ -124,7 +136,7 @@ class Result:
 
         groups = {k: v for k, v in self._groups().items() if k != "moments"}
         attrs = {"about": json.dumps(self.about)}
-        if hasattr(arviz, "InferenceData"):
+        if "InferenceData" in vars(arviz):  # later versions answer hasattr with another class
             return arviz.InferenceData(**groups, attrs=attrs)
         import xarray
 

@@ -162,6 +162,7 @@ _OVER_STEPS: dict[str, Callable] = {
     "diverging": jnp.any,
     "is_finite": jnp.all,
     "is_hot": jnp.any,
+    "gain": jnp.sum,
 }
 
 STATISTICS: dict[str, type] = {
@@ -174,6 +175,7 @@ STATISTICS: dict[str, type] = {
     "hvps": int,
     "is_finite": bool,
     "is_hot": bool,
+    "gain": float,
 }
 
 
@@ -190,6 +192,7 @@ def _statistics(state, info) -> dict[str, jax.Array]:
         info.hvps,
         info.is_finite,
         info.is_hot,
+        info.gain,
     )
     pairs = zip(STATISTICS.items(), values, strict=True)
     return {name: jnp.asarray(x, dtype) for (name, dtype), x in pairs}

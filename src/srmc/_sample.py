@@ -23,6 +23,7 @@ from srmc._target import LogDensity
 from srmc._warmup import Warm, options, tuner_of, warm_up
 
 PyTree = Any
+FEATURES = 2**26  # numbers of them that a run keeps
 
 
 def sample(
@@ -144,7 +145,11 @@ def sample(
         show("warm-up", num_warmup, num_warmup, remark)
         algorithm = tuner.RECIPES[plan.kernel].build(found.logdensity_fn, **parameters, **repelling)
         layout = lay_out(num_chains, shared=repelling.get("history_axis") is not None)
-        task = _run.Task(algorithm, run_key, layout, _recorder(values, base), thin)
+        tuned = plan.repellence is None and "gain" in repelling
+        record = _recorder(values, base)
+        if tuned and keep == "draws":
+            record = _seeing(record, lambda state: tuner.seen(state, warm.loop), plan)
+        task = _run.Task(algorithm, run_key, layout, record, thin)
         states = _run.start(task, init_key, warm.positions)
         keeping = keep_draws if keep == "draws" else keep_moments
         kept = keeping(task, states, plan, store, checkpoint_seconds, show)
@@ -170,6 +175,18 @@ def _recorder(values: Callable, base: bool) -> Callable[[Any], dict[str, jax.Arr
         return out | {f"base/{k}": x for k, x in values(state.inner_state.position).items()}
 
     return record
+
+
+def _seeing(record: Callable, features: Callable, plan: Plan) -> Callable:
+    """The same, and the features that the history saw, unless they are too many to keep."""
+
+    def both(state):
+        out, seen = record(state), features(state)
+        if seen.size > 256 or seen.size * plan.num_draws * plan.num_chains > FEATURES:
+            return out
+        return out | {"stats/features": seen}
+
+    return both
 
 
 def _identity(

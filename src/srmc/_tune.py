@@ -133,6 +133,16 @@ def is_on(loop: Loop) -> jax.Array:
     return jnp.any(jnp.array([jnp.any(factor > 0) for factor in loop.factors]))
 
 
+def seen(state: Any, loop: Loop) -> jax.Array:
+    """The features of a state that act, those of shifts first; only these if there are many."""
+    linear, shifts = (
+        feature * (factor > 0) for feature, factor in zip(state.feature, loop.factors, strict=True)
+    )
+    if linear.ndim == 2:
+        linear = linear[jnp.triu_indices(len(linear))]
+    return jnp.concatenate([shifts, linear]) if len(shifts) + len(linear) <= 128 else shifts
+
+
 def measured(loop: Loop) -> dict[str, Any]:
     """What a result says about the loop."""
     return {

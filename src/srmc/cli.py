@@ -1,21 +1,17 @@
-"""The command line: `srmc sample`, `srmc show`, `srmc targets`, `srmc bench`, `srmc reproduce`."""
+"""The command line: `srmc sample`, `show`, `targets`, `theory`, `bench`, `reproduce`."""
 
 import contextlib
-import functools
 import importlib.util
 import json
 import sys
 import tempfile
 import tomllib
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import jax
 import typer
 from jax.extend.backend import clear_backends
-from rich.console import Console
 from rich.markup import escape
 
 import srmc
@@ -23,18 +19,15 @@ from srmc import _report
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
 from srmc._reproduce_cli import reproduce
+from srmc._terminal import complaints, console, fail
 from srmc.bench import _tables
-from srmc.bench import discrete as bench_discrete
-from srmc.bench import noharm as bench_noharm
-from srmc.bench import overhead as bench_overhead
+from srmc.bench import theory as bench_theory
+from srmc.bench.commands import bench
 from srmc.targets import BUILT_IN, Moments, Target
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-bench = typer.Typer(no_args_is_help=True, help="Compare with other libraries.")
 app.add_typer(bench, name="bench")
 app.command()(reproduce)
-console = Console()
-complaints = Console(stderr=True)
 
 # What does not belong into the file that repeats a run.
 LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
@@ -153,9 +146,9 @@ def sample(
     except (ValueError, TypeError, ImportError) as error:
         with contextlib.suppress(OSError):
             out.rmdir()  # which takes an empty folder only
-        _fail(error)
+        fail(error)
     except OSError as error:
-        _fail(error, code=1)
+        fail(error, code=1)
     except KeyboardInterrupt:
         complaints.print("Interrupted before there was anything to keep.")
         raise typer.Exit(130) from None
@@ -172,7 +165,7 @@ def sample(
             _save(result, out, given)
         except OSError as again:
             complaints.print(_report.estimates(result))
-            _fail(again, code=1)
+            fail(again, code=1)
     _show(result, _truth(found["model"]), as_json)
     if not as_json:
         console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
@@ -197,8 +190,37 @@ def show(
         if plot is not None:
             write_whole(plot, lambda p: found.plot(p))
     except (ValueError, OSError) as error:
-        _fail(error)
+        fail(error)
     _show(found, None, as_json)
+
+
+@app.command()
+def theory(
+    target: Annotated[str, typer.Argument(help="A built-in continuous target.")],
+    replicates: Annotated[int, typer.Option(min=2)] = 128,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="Two alphas, few and short runs.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for numbers and picture.")] = Path(
+        "srmc-output"
+    ),
+) -> None:
+    """What the limit theorem predicts for MALA on a target, beside simulation."""
+    try:
+        found = _find_target(target)["model"]
+        if not isinstance(found, Target) or found.space is not None:
+            raise ValueError(f"target must be a built-in continuous one, got {target!r}")
+        check_writable("out", out)
+        with progress_bar() as show_progress:
+            record = bench_theory.laws(
+                found, replicates=replicates, seed=seed, quick=quick, on_progress=show_progress
+            )
+    except (ValueError, OSError) as error:
+        fail(error)
+    figure = bench_theory.plot(record)
+    (out / "theory.json").write_text(json.dumps(record, indent=2) + "\n")
+    write_whole(out / "theory.png", lambda p: figure.savefig(p, dpi=110))
+    console.print(_tables.theory_table(record))
+    console.print(f"Numbers and picture are in [bold]{escape(str(out))}[/].")
 
 
 def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
@@ -213,96 +235,6 @@ def _show(result: srmc.Result, truth: Moments | None, as_json: bool) -> None:
         return
     console.print(_report.estimates(result, truth))
     console.print(_report.facts_table(_report.facts(result, truth)))
-
-
-@bench.command()
-def overhead(
-    quick: Annotated[bool, typer.Option(help="Fewer and shorter repeats.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
-) -> None:
-    """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
-    size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
-    run = functools.partial(bench_overhead.overhead, **size)
-    _measure(run, _tables.overhead_table, out)
-
-
-@bench.command()
-def noharm(
-    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
-    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
-    chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
-    alpha: Annotated[
-        list[float] | None,
-        typer.Option(min=0, help="Fixed strengths, dealt out to the replicates."),
-    ] = None,
-    replicates: Annotated[int, typer.Option(min=2)] = 64,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
-) -> None:
-    """Errors of repelled over plain kernels, at equal cost, on many targets."""
-    run = functools.partial(
-        bench_noharm.noharm,
-        target,
-        kernel,
-        chains=chains,
-        alpha=alpha or "auto",
-        replicates=replicates,
-        seed=seed,
-        quick=quick,
-    )
-    _measure(run, _tables.noharm_table, out)
-
-
-@bench.command()
-def discrete(
-    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
-    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    quick: Annotated[bool, typer.Option(help="One target, short runs.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
-) -> None:
-    """Errors of discrete kernels, plain and repelled, per evaluation and per second."""
-    run = functools.partial(bench_discrete.discrete, target, kernel, seed=seed, quick=quick)
-    _measure(run, _tables.discrete_table, out)
-
-
-def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path | None) -> None:
-    """Run a benchmark; print its table, and write its rows."""
-    if out is not None and not out.parent.is_dir():
-        _fail(ValueError(f"out must be a file in an existing folder, got {out}"))
-    try:
-        with progress_bar() as show:
-            rows = run(on_progress=show)
-    except ValueError as error:
-        _fail(error)
-    console.print(table(rows))
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=2) + "\n")
-
-
-@bench.command()
-def page(
-    rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
-    out: Annotated[Path, typer.Option(help="A Markdown file.")],
-) -> None:
-    """Tables of `srmc bench noharm` or `srmc bench discrete` as a page."""
-    found = []
-    for path in rows:
-        try:
-            found += json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            _fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
-    if found and "evaluations_a_step" in found[0]:
-        title = (
-            "# Discrete kernels, plain and repelled\n\nMade by `srmc bench page`; see discrete.md."
-        )
-        out.write_text(f"{title}\n\n{_tables.discrete_page(found)}")
-        return
-    head = (
-        "# Errors of repelled over plain kernels\n\nMade by `srmc bench page`; see tuning.md.\n\n"
-    )
-    out.write_text(head + _tables.noharm_page(found))
 
 
 def _find_target(name: str) -> dict[str, Any]:
@@ -348,14 +280,3 @@ def _toml(settings: dict[str, Any]) -> str:
     """Settings as TOML, whose strings, numbers and booleans are those of JSON."""
     plain = {k: str(v) if isinstance(v, Path) else v for k, v in settings.items() if v is not None}
     return "".join(f"{k} = {json.dumps(v)}\n" for k, v in plain.items())
-
-
-def _fail(error: Exception, code: int = 2) -> NoReturn:
-    """Report what was wrong with the call; what no check of ours raised keeps its traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = Path(srmc.__file__).parent
-    if frames and ours not in Path(frames[-1].filename).parents:
-        text = "".join(traceback.format_exception(error))
-        complaints.print(text, markup=False, highlight=False, soft_wrap=True)
-    complaints.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-    raise typer.Exit(code)

@@ -6,6 +6,8 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc.bench.theory import slope
+
 _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
@@ -163,3 +165,72 @@ def noharm_page(rows: list[dict]) -> str:
                 runs = sum(row["replicates"] for row in mine)
                 parts += [f"Results that are not finite: {bad}, in {runs} runs.", ""]
     return "\n".join(parts)
+
+
+def coverage_cells(rows: list[dict]) -> list[list[str]]:
+    """A heading, and a line for each row of `srmc bench coverage`."""
+    sides = ("repelled", "batch means", "plain")
+    lines = [["kernel", "target", *sides, "error over reported"]]
+    for row in rows:
+        shares = [f"{100 * row[s]['coverage']:.1f} ± {100 * row[s]['error']:.1f}" for s in sides]
+        ratio = f"{row['error_over_reported']:.2f}"
+        lines.append([row["kernel"], row["target"], *shares, ratio])
+    return lines
+
+
+def coverage_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench coverage`."""
+    out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
+    head, *lines = coverage_cells(rows)
+    for column in head:
+        out.add_column(column, justify="left" if column in head[:2] else "right")
+    for line in lines:
+        out.add_row(*line)
+    first = rows[0]
+    out.caption = (
+        f"{first['replicates']} replicates of {first['chains']} chains, "
+        f"{first['draws_a_chain']} draws each."
+    )
+    return out
+
+
+def coverage_page(rows: list[dict]) -> str:
+    """The same as Markdown."""
+    first = rows[0]
+    about = (
+        f"{first['replicates']} replicates of {first['chains']} chains that share a history, "
+        f"{first['draws_a_chain']} draws each; shares in percent, over all coordinates."
+    )
+    head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
+    rule = "|---|---|" + "---:|" * (head.count("|") - 3)
+    return "\n".join([about, "", head, rule, *lines, ""])
+
+
+def page(rows: list[dict]) -> tuple[str, str]:
+    """Title and Markdown for the rows of a benchmark, of whichever kind."""
+    if "evaluations_a_step" in rows[0]:
+        return "Discrete kernels, plain and repelled", discrete_page(rows)
+    if "error_over_reported" in rows[0]:
+        return "95% intervals of means that hold", coverage_page(rows)
+    return "Errors of repelled over plain kernels", noharm_page(rows)
+
+
+def theory_table(record: dict) -> Table:
+    """What `srmc theory` found: variances over plain MALA's, as the limit has them."""
+    unit, alphas = record["predicted"][0], record["alphas"]
+    out = Table(box=SIMPLE_HEAD, title="n times the variance of means, over plain MALA's", **_LEFT)
+    out.add_column("alpha", justify="right")
+    out.add_column("limit", justify="right")
+    for steps in record["simulated"]:
+        out.add_column(f"{int(steps):,} steps", justify="right")
+    for n, alpha in enumerate(alphas):
+        rows = [rows[n] for rows in record["simulated"].values()]
+        cells = [f"{r['mse'] / unit:.3g} ± {r['error'] / unit:.1g}" for r in rows]
+        out.add_row(f"{alpha:g}", f"{record['predicted'][n] / unit:.3g}", *cells)
+    floor = record["control_variate"]
+    out.add_row("inf", f"{floor / unit:.3g}", *[""] * len(record["simulated"]))
+    fitted = slope(alphas, record["predicted"], floor)
+    verdict = "hold" if record["tails"]["holds"] else "; ".join(record["tails"]["reasons"])
+    law = f"The excess over alpha = inf falls as (1 + alpha)^{fitted:.2f}. "
+    out.caption = ("" if fitted != fitted else law) + f"Assumptions on the tails: {verdict}."
+    return out

@@ -1,0 +1,115 @@
+"""Do the intervals that a result reports contain the truth as often as they say?"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+import srmc
+from srmc import _run, _tune
+from srmc._devices import in_order
+from srmc._errors import batch_means_error, repelled_error
+from srmc.bench._study import flatten
+from srmc.targets import Target
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "gaussian-10": lambda: srmc.targets.gaussian(10),
+    "logistic": srmc.targets.logistic,
+    "eight-schools": srmc.targets.eight_schools,
+    "student-t": srmc.targets.student_t,
+}
+
+
+def coverage(
+    targets: Sequence[str] | None = None,
+    kernels: Sequence[str] | None = None,
+    *,
+    replicates: int = 500,
+    chains: int = 4,
+    num_samples: int = 1000,
+    seed: int = 0,
+    quick: bool = False,
+    on_progress: Callable[..., None] = lambda *args: None,
+) -> list[dict[str, Any]]:
+    """The share of 95% intervals for means that hold, of runs as `srmc.sample` makes them."""
+    names = targets or (["logistic"] if quick else list(TARGETS))
+    kernels = kernels or (["mala"] if quick else ["nuts"])
+    unknown = [name for name in names if name not in TARGETS]
+    if unknown:
+        raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
+    unknown = [name for name in kernels if name not in _tune.RECIPES]
+    if unknown:
+        raise ValueError(f"kernels must be among {', '.join(_tune.RECIPES)}, got {unknown}")
+    if quick:
+        replicates = 20
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        for kernel in kernels:
+            total = len(names) * len(kernels)
+            on_progress("coverage", len(rows), total, f"{kernel} on {name}")
+            row = _row(TARGETS[name](), kernel, replicates, chains, num_samples, seed)
+            rows.append({"target": name, "kernel": kernel} | row)
+    on_progress("coverage", len(rows), len(rows), "")
+    return rows
+
+
+def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples: int, seed: int):
+    logdensity_fn, mean, variance = flatten(target)
+
+    def start(key):
+        if target.sample is not None:
+            return ravel_pytree(target.sample(key))[0].astype(mean.dtype)
+        return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+
+    def one(key):
+        start_key, warm_key, init_key, run_key = jax.random.split(key, 4)
+        starts = jax.vmap(start)(jax.random.split(start_key, chains))
+        warmup = _tune.adapt(kernel, logdensity_fn, warm_key, starts, 1000)
+        loop, options = _tune.tune(kernel, warmup, num_samples)
+        algorithm = _tune.RECIPES[kernel].build(logdensity_fn, **warmup.parameters, **options)
+        states = jax.vmap(algorithm.init)(warmup.positions, jax.random.split(init_key, chains))
+
+        def step(states, n):
+            keys = jax.random.split(jax.random.fold_in(run_key, n), chains)
+            states, info = jax.vmap(algorithm.step, axis_name=_run.CHAINS)(keys, states)
+            seen = jax.vmap(lambda state: _tune.seen(state, loop))(states)
+            base = states.inner_state.position
+            return states, (states.position, base, seen, info.gain, states.alpha)
+
+        return jax.lax.scan(step, states, jnp.arange(num_samples))[1]
+
+    keys = jax.random.split(jax.random.key(seed), replicates)
+    batch = max(n for n in range(1, 11) if replicates % n == 0)
+    program = jax.jit(
+        lambda keys: jax.lax.map(one, keys, batch_size=batch), compiler_options=in_order()
+    )
+    held: dict[str, list] = {"plain": [], "repelled": [], "batch means": []}
+    errors, reported = [], []
+    for first in range(0, replicates, 10 * batch):  # as many as fit into memory
+        out = program(keys[first : first + 10 * batch])
+        for run in zip(*(np.asarray(x, float) for x in out), strict=True):
+            draws, base, seen, gain, alpha = (np.swapaxes(x, 0, 1) for x in run)
+            error = repelled_error(draws, seen, gain, alpha, shared=True)
+            off, base_off = (np.abs(x.mean(axis=(0, 1)) - mean) for x in (draws, base))
+            held["repelled"].append(off < 1.96 * error)
+            held["batch means"].append(off < 1.96 * batch_means_error(draws))
+            held["plain"].append(base_off < 1.96 * batch_means_error(base))
+            errors.append(off**2)
+            reported.append(error**2)
+    row: dict[str, Any] = {
+        "replicates": replicates,
+        "chains": chains,
+        "draws_a_chain": num_samples,
+        "error_over_reported": float(np.sqrt(np.mean(np.mean(errors, 0) / np.mean(reported, 0)))),
+    }
+    for side, found in held.items():
+        share = np.mean(found, axis=1)  # over coordinates, which are not independent
+        row[side] = {"coverage": float(np.mean(share)), "error": _standard_error(share)}
+    return row
+
+
+def _standard_error(x):
+    return float(np.std(x, ddof=1) / np.sqrt(len(x)))

@@ -1,0 +1,56 @@
+"""The limit theorem of repelled chains as software: what a run will do, before it is run.
+
+A `Case` is what the theorem needs of a target, its kernel and a function f. It comes from a finite
+chain (`finite`), a Gaussian (`gaussian`) or the draws of a base run (`estimate`), and is given as
+`asymptotic_covariance(*case, alpha=1, rho=1)`.
+"""
+
+from srmc.theory._assumption import Tails, check_tails
+from srmc.theory._finite import Simulated, metropolis, simulate
+from srmc.theory._limit import (
+    Blocks,
+    asymptotic_covariance,
+    average_covariance,
+    blocks,
+    budget_covariance,
+    control_variate_covariance,
+    gaussian_mean_covariance,
+    independent_covariance,
+    jacobian,
+)
+from srmc.theory._noise import (
+    Case,
+    estimate,
+    estimated_noise,
+    finite,
+    gaussian,
+    independent_noise,
+    markov_noise,
+)
+from srmc.theory._stability import largest_alpha, largest_gain
+
+__all__ = [
+    "Blocks",
+    "Case",
+    "Simulated",
+    "Tails",
+    "asymptotic_covariance",
+    "average_covariance",
+    "blocks",
+    "budget_covariance",
+    "check_tails",
+    "control_variate_covariance",
+    "estimate",
+    "estimated_noise",
+    "finite",
+    "gaussian",
+    "gaussian_mean_covariance",
+    "independent_covariance",
+    "independent_noise",
+    "jacobian",
+    "largest_alpha",
+    "largest_gain",
+    "markov_noise",
+    "metropolis",
+    "simulate",
+]

@@ -1,0 +1,125 @@
+"""What the limit theorem needs of a base chain: covariances, and the long-run noise of (s, f)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from srmc._checks import check_count, check_number, check_option
+from srmc._errors import long_run_covariance
+
+ArrayLike = Any
+
+
+class Case(NamedTuple):
+    """Cov(s, s), Cov(f, s), and the noise: the long-run covariance of (s, f)."""
+
+    cov_ss: np.ndarray
+    cov_fs: np.ndarray
+    noise: np.ndarray
+
+
+def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike) -> np.ndarray:
+    """The long-run covariance of a function of a finite chain (eq:SigmaDelta), exactly.
+
+    `values` are (state, k). With F the centred values, D = diag(pi) and Z = (I - P + 1 pi)^-1, it
+    is F^T D Z F + its transpose - F^T D F.
+
+    >>> flips = markov_noise([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5], [[0.0], [1.0]])
+    >>> flips.round(6).tolist()  # 1/4 times (1 + 0.8) / (1 - 0.8)
+    [[2.25]]
+    """
+    p, pi = np.asarray(transition, float), np.asarray(stationary, float)
+    f = np.asarray(values, float)
+    if p.shape != (len(pi), len(pi)) or len(f) != len(pi) or f.ndim != 2:
+        raise ValueError(
+            "transition, stationary and values must be (n, n), (n,) and (n, k), got shapes "
+            f"{p.shape}, {pi.shape} and {f.shape}"
+        )
+    if np.any(p < 0) or not np.allclose(p.sum(axis=1), 1):
+        raise ValueError("transition must have rows of probabilities, each with the sum 1")
+    if not (np.isclose(pi.sum(), 1) and np.allclose(pi @ p, pi, atol=1e-8)):
+        raise ValueError("stationary must be the stationary distribution of transition")
+    centred = f - pi @ f
+    solved = np.linalg.solve(np.eye(len(pi)) - p + pi, centred)
+    half = centred.T @ (pi[:, None] * solved)
+    return half + half.T - centred.T @ (pi[:, None] * centred)
+
+
+def finite(
+    transition: ArrayLike, stationary: ArrayLike, features: ArrayLike, values: ArrayLike
+) -> Case:
+    """The case of a finite chain, exactly; features (state, d) have mean 0; values (state, m)."""
+    pi, s, f = (np.asarray(x, float) for x in (stationary, features, values))
+    if np.any(np.abs(pi @ s) > 1e-6 * np.abs(s).max()):
+        raise ValueError(f"features must have mean 0 under stationary, got {pi @ s}")
+    centred = f - pi @ f
+    return Case(
+        s.T @ (pi[:, None] * s),
+        centred.T @ (pi[:, None] * s),
+        markov_noise(transition, pi, np.concatenate([s, f], axis=1)),
+    )
+
+
+def gaussian(
+    covariance: ArrayLike,
+    kernel: str = "independent",
+    *,
+    step_size: float | None = None,
+    num_integration_steps: int = 1,
+) -> Case:
+    """The case of N(m, V), its score and f = x, under a kernel that rejects nothing.
+
+    "independent" draws; "mala" with `step_size` eta, x' = x + eta s + noise; or "hmc" with unit
+    mass. In a direction with precision l the draws have the autocorrelation c = 1 - eta l, or
+    cos(L arccos(1 - l epsilon^2 / 2)) after L leapfrog steps, and the noise V (1 + c) / (1 - c).
+    Adjusted kernels have no closed form; this is the limit of small steps, and a good guess while
+    acceptance is near 1.
+    """
+    check_option("kernel", kernel, ("independent", "mala", "hmc"))
+    check_count("num_integration_steps", num_integration_steps)
+    v = np.asarray(covariance, float)
+    variances, basis = np.linalg.eigh(v)
+    if variances[0] <= 0:
+        raise ValueError("covariance must be positive definite")
+    lag = np.zeros_like(variances)
+    if kernel != "independent":
+        if step_size is None:
+            raise ValueError(f"kernel {kernel!r} needs step_size")
+        check_number("step_size", step_size, above=0.0)
+        cosine = 1 - (step_size if kernel == "mala" else step_size**2 / 2) / variances
+        if np.any(cosine <= -1):
+            raise ValueError(f"step_size must keep the kernel stable, got {step_size}")
+        lag = np.cos((num_integration_steps if kernel == "hmc" else 1) * np.arccos(cosine))
+    noise = (basis * (variances * (1 + lag) / (1 - lag))) @ basis.T
+    precision = (basis / variances) @ basis.T
+    both = np.concatenate([-precision, np.eye(len(v))])
+    return Case(precision, -np.eye(len(v)), both @ noise @ both.T)
+
+
+def estimated_noise(series: ArrayLike, num_batches: int | None = None) -> np.ndarray:
+    """The long-run covariance of a base run's values (chain, draw, k), by batch means."""
+    x = np.asarray(series, float)
+    if x.ndim != 3:
+        raise ValueError(f"series must be (chain, draw, k), got shape {x.shape}")
+    return long_run_covariance(x, num_batches)
+
+
+def estimate(scores: ArrayLike, values: ArrayLike, num_batches: int | None = None) -> Case:
+    """The case of any target and kernel, from a base run: scores and values (chain, draw, k)."""
+    s, f = np.asarray(scores, float), np.asarray(values, float)
+    if s.ndim != 3 or f.ndim != 3 or s.shape[:2] != f.shape[:2]:
+        raise ValueError(
+            "scores and values must be (chain, draw, d) and (chain, draw, m), got shapes "
+            f"{s.shape} and {f.shape}"
+        )
+    both = np.concatenate([s, f], axis=2)
+    flat = both.reshape(-1, both.shape[2])
+    cov = np.cov(flat, rowvar=False).reshape(both.shape[2], both.shape[2])
+    d = s.shape[2]
+    return Case(cov[:d, :d], cov[d:, :d], estimated_noise(both, num_batches))
+
+
+def independent_noise(cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike) -> np.ndarray:
+    """The noise of independent draws: the covariance of (s, f)."""
+    s, c, f = (np.asarray(x, float) for x in (cov_ss, cov_fs, cov_ff))
+    return np.block([[s, c.T], [c, f]])
