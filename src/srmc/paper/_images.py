@@ -33,10 +33,9 @@ def images(per_class: int, seed: int = 0) -> tuple[np.ndarray, str]:
                 x, y = file["x_train"], file["y_train"]
             first = np.concatenate([np.flatnonzero(y == k)[:per_class] for k in range(10)])
             return x[first].reshape(len(first), -1) / 255.0, "CIFAR-10"
-    where = " or ".join(str(folder / FILE) for folder in folders())
     note = (
-        "synthetic images with the spectrum of CIFAR-10; for the real ones put an .npz file with "
-        f"x_train (n, 32, 32, 3) and y_train as {where}"
+        f"synthetic images with the spectrum of CIFAR-10; for the real ones put {FILE}, with x_train "
+        "(n, 32, 32, 3) and y_train in it, into $SRMC_DATA or ~/.cache/srmc"
     )
     return _synthetic(10 * per_class, seed), note
 
