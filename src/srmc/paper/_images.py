@@ -34,8 +34,8 @@ def images(per_class: int, seed: int = 0) -> tuple[np.ndarray, str]:
             first = np.concatenate([np.flatnonzero(y == k)[:per_class] for k in range(10)])
             return x[first].reshape(len(first), -1) / 255.0, "CIFAR-10"
     note = (
-        f"synthetic images with the spectrum of CIFAR-10; for the real ones put {FILE}, with x_train "
-        "(n, 32, 32, 3) and y_train in it, into $SRMC_DATA or ~/.cache/srmc"
+        f"synthetic images with the spectrum of CIFAR-10; for the real ones put {FILE}, with "
+        "x_train (n, 32, 32, 3) and y_train in it, into $SRMC_DATA or ~/.cache/srmc"
     )
     return _synthetic(10 * per_class, seed), note
 
