@@ -11,7 +11,7 @@ import srmc
 from srmc.paper._adaptive import measure_rules
 from srmc.paper._chains import run
 from srmc.paper._control import control_variates
-from srmc.paper._problems import BURN_IN, Errors, Problem
+from srmc.paper._problems import BURN_IN, Errors, Problem, measure
 
 ALPHAS = (0.01, 0.1, 1.0, 2.0, 5.0)
 ADAPTIVE = (1.0, 2.0, 5.0)
@@ -20,7 +20,7 @@ ADAPTIVE = (1.0, 2.0, 5.0)
 class Curve(NamedTuple):
     """Squared errors (replicate, point), and steps, gradients and seconds at each point.
 
-    Steps are counted as the paper does; seconds are None where they were not measured.
+    Steps are counted as the paper does; seconds are None until they are measured.
     """
 
     errors: np.ndarray
@@ -50,7 +50,7 @@ def _curve(found: Errors, k: int) -> Curve:
         found.errors[k],
         found.steps,
         found.gradients[k] * found.steps,
-        found.seconds * found.steps,
+        None,
         found.acceptance[k],
     )
 
@@ -90,13 +90,30 @@ def plain(
         found.kept[k][0, :, first:].reshape(replicates, -1, empty.shape[1]) for k in "xs"
     )
     cost = problem.leapfrogs * np.ones(draws.shape[1])
-    seconds = found.seconds * np.arange(1, draws.shape[1] + 1)
     acceptance = found.kept["acceptance"][0].mean(axis=1)
-    return _both(problem, draws, scores, cost, seconds, acceptance, points=blocks - first)
+    return _both(problem, draws, scores, cost, acceptance, points=blocks - first)
+
+
+def timed(problem: Problem, curves: dict[Any, Curve], replicates: int) -> dict[Any, Curve]:
+    """The curves with processor times, from short runs of the plain and of the tilted sampler.
+
+    Both run as many chains in one program as `srmc.sample` does, whose own time is known.
+    """
+
+    def rate(options):
+        lengths = {"steps": 4000, "replicates": replicates, "blocks": 4, "seed": 0}
+        return measure(problem, lambda _: options, jnp.zeros(1), **lengths).seconds
+
+    plain, tilt = rate({"alpha": 0.0}), rate(srmc.paper_settings(1.0))
+    out = {}
+    for key, curve in curves.items():
+        of_chain = curve.steps * (tilt if isinstance(key, tuple) else plain)
+        out[key] = curve._replace(seconds=of_chain if curve.seconds is None else curve.seconds)
+    return out
 
 
 def self_tuned(
-    problem: Problem, *, steps: int, replicates: int, seed: int, timed: bool, points: int = 40
+    problem: Problem, *, steps: int, replicates: int, seed: int, clock: bool, points: int = 40
 ) -> dict[str, Curve]:
     """`srmc.sample` with alpha="auto", own histories; and its base chain, a well-tuned sampler.
 
@@ -116,7 +133,7 @@ def self_tuned(
     seconds = None
     began = time.process_time()
     result = srmc.sample(problem.target, num_samples=iterations, **options)
-    if timed:
+    if clock:
         took = time.process_time() - began
         began = time.process_time()
         srmc.sample(problem.target, num_samples=100, **options)  # compiling and warm-up
@@ -128,7 +145,7 @@ def self_tuned(
     base_cost = problem.leapfrogs * np.ones(iterations)
     score = jax.jit(lambda x: jax.lax.map(jax.vmap(jax.grad(problem.target.logdensity_fn)), x))
     scores = np.asarray(score(jnp.asarray(base["x"])))
-    of_base = _both(problem, base["x"], scores, base_cost, None, acceptance, points)
+    of_base = _both(problem, base["x"], scores, base_cost, acceptance, points)
     draws = result.draws["x"]
     return {
         "self-tuned": _running(problem, draws, cost, seconds, acceptance, points),
@@ -151,12 +168,11 @@ def _running(problem, draws, cost, seconds, acceptance, points):
     )
 
 
-def _both(problem, draws, scores, cost, seconds, acceptance, points):
+def _both(problem, draws, scores, cost, acceptance, points):
     """Plain averages, and control variates at a few lengths."""
-    whole = _running(problem, draws, cost, seconds, acceptance, points)
+    whole = _running(problem, draws, cost, None, acceptance, points)
     at = np.unique(np.geomspace(max(40, draws.shape[1] // 64), draws.shape[1], 7).astype(int))
     estimates = [control_variates(draws[:, :n], scores[:, :n]) for n in at]
     errors = np.stack([np.sum((e - problem.truth.mean) ** 2, axis=-1) for e in estimates], 1)
     steps = problem.leapfrogs * at
-    taken = None if seconds is None else seconds[at - 1]
-    return whole, Curve(errors, steps, np.cumsum(cost)[at - 1], taken, acceptance)
+    return whole, Curve(errors, steps, np.cumsum(cost)[at - 1], None, acceptance)
