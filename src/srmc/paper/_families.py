@@ -101,7 +101,7 @@ def timed(problem: Problem, curves: dict[Any, Curve], replicates: int) -> dict[A
     """
 
     def rate(options):
-        lengths = {"steps": 4000, "replicates": replicates, "blocks": 4, "seed": 0}
+        lengths: dict[str, Any] = {"steps": 4000, "replicates": replicates, "blocks": 4, "seed": 0}
         return measure(problem, lambda _: options, jnp.zeros(1), **lengths).seconds
 
     plain, tilt = rate({"alpha": 0.0}), rate(srmc.paper_settings(1.0))
