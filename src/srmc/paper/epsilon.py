@@ -100,6 +100,9 @@ def _mala_row(last, steps, limit):
             "single precision: 1e-5 is above 0.1, by two errors": _numbers.below(
                 last["mala", "single"][2], last["mala", "single"][0], limit
             ),
+            "single precision: 1e-5 is above alpha, by two errors": _numbers.below(
+                last["mala", "single"][4], last["mala", "single"][0], limit
+            ),
             "single precision: 1e-5 is at least 10 times 0.1": bool(worst >= 10),
             "0.1, 1 and alpha are within a factor of 2": bool(
                 single[2:].max() < 2 * single[2:].min()
