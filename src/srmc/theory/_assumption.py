@@ -11,7 +11,7 @@ from srmc._checks import check_count, check_number
 from srmc._target import LogDensity
 
 PyTree = Any
-RADII = 10.0 ** np.arange(0.0, 4.01, 0.5)
+RADII = 10.0 ** np.arange(0.0, 6.01, 0.5)
 NEAR = 0.05  # relatively; what counts as settled
 
 
@@ -46,7 +46,7 @@ def check_tails(
 ) -> Tails:
     """Check assumption 1 by numbers: Lipschitz scores, tails with p in (1, 2], a settling Hessian.
 
-    Looks along random rays from `center`, at distances of 1 to 10^4 times `scale`, with d x d
+    Looks along random rays from `center`, at distances of 1 to 10^6 times `scale`, with d x d
     Hessians. A target that passes may still misbehave where nobody looked.
     """
     check_number("scale", scale, above=0.0)
