@@ -53,10 +53,10 @@ def laws(
     cov = np.cov(np.asarray(draws, float).reshape(-1, mean.size), rowvar=False)
     cov = cov.reshape(mean.size, mean.size)
     in_units = cov / np.outer(scale, scale)
-    trace = lambda c: float(np.mean(np.diag(c)))
-    limit = lambda alpha: trace(srmc.theory.average_covariance(*case, alpha, in_units))
+    average = lambda c: float(np.mean(np.diag(c)))
+    limit = lambda alpha: average(srmc.theory.average_covariance(*case, alpha, in_units))
     finely = np.expm1(np.linspace(0, np.log1p(max(alphas)), 50)).tolist()
-    floor = trace(srmc.theory.control_variate_covariance(*case))
+    floor = average(srmc.theory.control_variate_covariance(*case))
     time = float(np.max(srmc.metrics.autocorrelation_time(np.asarray(draws))))
     simulated = {}
     for number, steps in enumerate(lengths):
@@ -76,7 +76,9 @@ def laws(
         "control_variate": floor,
         "replicates": replicates,
         "simulated": simulated,
-        "tails": srmc.theory.check_tails(logdensity_fn, mean, scale=float(jnp.max(sd)))._asdict()
+        "tails": srmc.theory.check_tails(
+            logdensity_fn, mean, scale=10 * float(jnp.max(sd))
+        )._asdict()
         | {"limits": None},
     }
 
