@@ -101,7 +101,7 @@ def repelled_error(
         return np.sqrt(np.sum(np.square(errors), axis=0)) / len(values)
     u, f = scores.reshape(-1, scores.shape[2]), values.reshape(-1, values.shape[2])
     u, f = u[:, np.any(u != 0, axis=0)], f - f.mean(axis=0)
-    if u.shape[1] == 0 or 20 * u.shape[1] * np.max(autocorrelation_time(scores)) > len(u):
+    if u.shape[1] == 0 or 5 * u.shape[1] * np.mean(autocorrelation_time(scores)) > len(u):
         return batch_means_error(values)  # the regression would fit noise
     u = u / np.sqrt(np.mean(u**2, axis=0))
     beta = np.linalg.lstsq(u - u.mean(axis=0), f, rcond=1e-6)[0]
