@@ -1,4 +1,4 @@
-"""The command line: `srmc sample`, `show`, `targets`, `theory`, `bench`."""
+"""The command line: `srmc sample`, `show`, `targets`, `theory`, `bench`, `reproduce`."""
 
 import contextlib
 import importlib.util
@@ -18,6 +18,7 @@ import srmc
 from srmc import _report
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
+from srmc._reproduce_cli import reproduce
 from srmc._terminal import complaints, console, fail
 from srmc.bench import _tables
 from srmc.bench import theory as bench_theory
@@ -26,6 +27,7 @@ from srmc.targets import BUILT_IN, Moments, Target
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
+app.command()(reproduce)
 
 # What does not belong into the file that repeats a run.
 LEFT_OUT = ("config", "as_json", "checkpoint", "resume")

@@ -1,0 +1,55 @@
+"""Files of an experiment, and of all that a folder holds the ledger and the page."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import srmc
+from srmc.paper import _page
+from srmc.paper._ledger import Outcome, plain
+from srmc.paper._style import save
+
+
+def command(name: str, size: str, seed: int) -> str:
+    """What repeats an experiment."""
+    return f"srmc reproduce {name} --{size}" + (f" --seed {seed}" if seed else "")
+
+
+def write(out: Path, name: str, outcome: Outcome, size: str, seed: int, seconds: float) -> None:
+    """`NAME.json` with all numbers, and a PNG and an SVG of each picture."""
+    out.mkdir(parents=True, exist_ok=True)
+    for title, figure in outcome.figures.items():
+        save(figure, out / f"{name}-{title}.png")
+    record = {
+        "experiment": name,
+        "command": command(name, size, seed),
+        "size": size,
+        "seed": seed,
+        "seconds": round(seconds),
+        "version": srmc.__version__,
+        "settings": plain(outcome.settings),
+        "figures": list(outcome.figures),
+        "rows": [row.record() for row in outcome.rows],
+        "numbers": plain(outcome.numbers),
+    }
+    (out / f"{name}.json").write_text(json.dumps(record, separators=(",", ":")) + "\n")
+
+
+def ledger(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of all experiments, each with the command that repeats it; no times."""
+    return [
+        {"experiment": record["experiment"], "command": record["command"]} | row
+        for record in records
+        for row in record["rows"]
+    ]
+
+
+def build(out: Path, names: list[str]) -> list[dict[str, Any]]:
+    """Write `ledger.json`, `ledger.md` and `index.html` from the experiments in a folder."""
+    found = [out / f"{name}.json" for name in names]
+    records = [json.loads(path.read_text()) for path in found if path.is_file()]
+    rows = ledger(records)
+    (out / "ledger.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (out / "ledger.md").write_text(_page.markdown(rows))
+    (out / "index.html").write_text(_page.html(records, rows, out))
+    return rows
