@@ -20,7 +20,10 @@ def test_first_order_is_exact_for_means_of_a_gaussian():
     np.testing.assert_allclose(found.mean, mean, atol=1e-10)
     assert np.max(found.error) < 1e-10 < np.min(found.plain_error)
     np.testing.assert_allclose(found.plain_mean, x.mean(axis=(0, 1)))
-    np.testing.assert_allclose(srmc.zv(x[0], s[0]).mean, mean, atol=1e-10)  # one chain
+    alone = srmc.zv(x[0], s[0], values=x[0, :, 0])  # one chain
+    np.testing.assert_allclose(alone.mean, mean[0], atol=1e-10)
+    # chains that never moved have nothing to explain
+    assert np.all(srmc.zv(np.ones((2, 50, 3)), np.zeros((2, 50, 3))).error == 0)
 
 
 def test_second_order_is_exact_for_second_moments():
@@ -109,6 +112,8 @@ def test_a_ridge_helps_where_draws_are_few_and_scores_tell_something():
         (lambda x, s: srmc.zv(x, s[..., :1], 2), "scores must have the shape of draws"),
         (lambda x, s: srmc.zv(x, s * np.nan), "scores must be finite, got 1200 NaN or inf"),
         (lambda x, s: srmc.zv(x[0, 0], s[0, 0]), "draws must be numbers of shape"),
+        (lambda x, s: srmc.zv(x[:, :9], s[:, :9]), "draws must be at least 10 a chain, got 9"),
+        (lambda x, s: srmc.zv(x, 3 * s, 2), "scores must be the gradients of the log density"),
         (lambda x, s: srmc.zv(x, s, values=x[:1]), "values must be"),
     ],
 )

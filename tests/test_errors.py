@@ -93,8 +93,26 @@ def test_a_summary_tells_the_error_of_a_repelled_run():
 @pytest.mark.parametrize("length", [1, 2, 5, 11])
 def test_short_runs_have_an_error_if_they_can(length):
     series = np.random.default_rng(5).normal(size=(2, length, 3))
-    if length == 1:
-        with pytest.raises(ValueError, match="draws must be at least 2 a chain, got 1"):
-            metrics.batch_means_error(series)
-    else:
-        assert np.all(metrics.batch_means_error(series) > 0)
+    error = metrics.batch_means_error(series)
+    assert np.all(np.isnan(error)) if length == 1 else np.all(error > 0)
+
+
+def test_what_is_not_finite_spoils_its_own_coordinate_only():
+    rng = np.random.default_rng(6)
+    values, u, gain, alpha = loop(rng, 10.0, 0.5)
+    values[0, 3, 1] = np.nan
+    for error in (
+        metrics.batch_means_error(values),
+        metrics.repelled_error(values, u, gain, alpha, shared=True),
+        metrics.autocorrelation_time(values),
+    ):
+        np.testing.assert_array_equal(np.isnan(error), [False, True, False])
+    u[0, 3] = np.inf
+    assert np.isfinite(metrics.repelled_error(values, u, gain, alpha, shared=True)[0])
+
+
+def test_chains_that_are_stuck_apart_show():
+    rng = np.random.default_rng(7)
+    stuck = rng.normal(size=(4, 500, 2)) * 0.1 + np.array([-5, 5, 5, 5])[:, None, None] * [1, 0]
+    wide, narrow = metrics.batch_means_error(stuck)
+    assert wide > 2 > 0.01 > narrow

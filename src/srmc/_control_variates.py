@@ -11,7 +11,7 @@ from srmc._errors import batch_means_error
 
 PyTree = Any
 FOLDS = 5
-RIDGES = [*10.0 ** np.arange(4, -9, -1), 0.0]  # in units of the Gram matrix; infinity comes first
+RIDGES = [1e100, *10.0 ** np.arange(4, -9, -1), 0.0]  # in units of the Gram matrix; 1e100 is none
 
 
 class Controlled(NamedTuple):
@@ -38,25 +38,28 @@ def zv(
     Parameters
     ----------
     draws
-        Draws, in order: an array (chain, draw, d) or (draw, d), or a tree of arrays
-        (chain, draw, ...), such as `result.draws`.
+        Draws, in order: an array (chain, draw, d) or (draw, d), such as `result.draws["x"]`, or a
+        tree of arrays (chain, draw, ...), such as `result.draws`.
     scores
         The gradient of the log density at each draw, as the draws are, or as the JAX function
-        that gives it for one draw. With order 1 any linear image of it will do, such as
-        `result.stats["score"]`.
+        that gives it for one draw. With order 1 any functions with mean 0 will do, such as
+        `result.stats["features"]` of HMC and NUTS (other kernels look at few draws only).
     order
         1, for d control variates, or 2, for d (d + 3) / 2.
     values
-        What to average, as an array or a tree of them (chain, draw, ...), or as a JAX function of
-        one draw; the draws themselves if not given.
+        What to average, as an array or a tree of them (chain, draw, ...), or (draw, ...) if draws
+        are (draw, d), or as a JAX function of one draw; the draws themselves if not given.
 
     Coefficients are fitted on four fifths of the draws and used on the rest, in turn, so that
     errors hold, with a ridge that does best there, from none at all to one that leaves the values
     alone. With more than 200 draws for each control variate, least squares on all of them do.
     """
     check_option("order", order, (1, 2))
+    alone = not isinstance(draws, dict | list | tuple) and np.ndim(draws) == 2
     draws = _with_chains("draws", draws)
     x = _flat("draws", draws)
+    if x.shape[1] < 2 * FOLDS:
+        raise ValueError(f"draws must be at least {2 * FOLDS} a chain, got {x.shape[1]}")
     if callable(scores):
         scores = jax.jit(jax.vmap(jax.vmap(scores)))(draws)
     s = _flat("scores", _with_chains("scores", scores))
@@ -66,12 +69,17 @@ def zv(
         values = draws
     elif callable(values):
         values = jax.jit(jax.vmap(jax.vmap(values)))(draws)
+    elif alone:
+        values = jax.tree.map(lambda v: np.asarray(v)[None], values)
     values = jax.tree.map(lambda v: np.asarray(v, float), values)
     f = _flat("values", values)
     if f.shape[:2] != x.shape[:2]:
         raise ValueError(f"values must be {x.shape[:2]} in front, as draws are, got {f.shape[:2]}")
 
-    rest = f - _explained(_features(x, s, order), f)
+    features = _features(x, s, order)
+    if order == 2:
+        _check_second_order(features[..., s.shape[2] :])
+    rest = f - _explained(features, f)
     template = jax.tree.map(lambda v: np.zeros(v.shape[2:]), values)
     shape = ravel_pytree_numpy(template)
     return Controlled(
@@ -141,29 +149,42 @@ def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
         beta = np.linalg.lstsq(*centred, rcond=1e-10)[0]
         return (phi @ beta).reshape(values.shape)
     fold = np.tile(np.arange(length) * FOLDS // length, chains)
-    fits = [(fold == k, _ridge_paths(phi[fold != k], f[fold != k])) for k in range(FOLDS)]
-    losses = np.zeros((len(RIDGES) + 1, f.shape[1]))
-    for held, path in fits:
-        losses += [np.sum((f[held] - a - phi[held] @ b) ** 2, axis=0) for a, b in path]
-    # Paths go from strong ridges to weak ones; of those that do about as well, the strongest.
+    fits = [(fold == k, _Ridge(phi[fold != k], f[fold != k])) for k in range(FOLDS)]
+    losses = np.zeros((len(RIDGES), f.shape[1]))
+    for held, fit in fits:
+        image = (phi[held] - fit.mean_phi) @ fit.right.T
+        for n, ridge in enumerate(RIDGES):
+            guess = fit.mean_f + image @ (fit.shrunk(ridge)[:, None] * fit.projected)
+            losses[n] += np.sum((f[held] - guess) ** 2, axis=0)
+    # Of the ridges that do about as well as the best, the strongest.
     best = np.argmax(losses <= 1.1 * losses.min(axis=0), axis=0)
     out = np.empty_like(f)
-    for held, path in fits:
-        beta = np.stack([b for _, b in path])[best, :, np.arange(len(best))].T
-        out[held] = phi[held] @ beta
+    for held, fit in fits:
+        shrunk = np.stack([fit.shrunk(ridge) for ridge in RIDGES], axis=1)[:, best]
+        out[held] = phi[held] @ (fit.right.T @ (shrunk * fit.projected))
     return out.reshape(values.shape)
 
 
-def _ridge_paths(phi, f):
-    """Intercepts and coefficients for each ridge, from one eigendecomposition."""
-    mean_phi, mean_f = phi.mean(axis=0), f.mean(axis=0)
-    phi, f = phi - mean_phi, f - mean_f
-    u, sizes, vt = np.linalg.svd(phi, full_matrices=False)
-    projected = u.T @ f
-    floor = 1e-12 * max(sizes[0], 1e-300)
-    path = [(mean_f, np.zeros((phi.shape[1], f.shape[1])))]
-    for ridge in RIDGES:
-        shrunk = sizes / (sizes**2 + ridge * len(phi) + floor**2)
-        beta = vt.T @ (shrunk[:, None] * projected)
-        path.append((mean_f - mean_phi @ beta, beta))
-    return path
+class _Ridge:
+    """Regressions with any ridge, from one decomposition."""
+
+    def __init__(self, phi: np.ndarray, f: np.ndarray):
+        self.mean_phi, self.mean_f, self.size = phi.mean(axis=0), f.mean(axis=0), len(phi)
+        left, self.sizes, self.right = np.linalg.svd(phi - self.mean_phi, full_matrices=False)
+        self.projected = left.T @ (f - self.mean_f)
+
+    def shrunk(self, ridge: float) -> np.ndarray:
+        """What each direction's coefficient is multiplied by."""
+        floor = 1e-12 * max(self.sizes[0], 1e-100)
+        return self.sizes / (self.sizes**2 + ridge * self.size + floor**2)
+
+
+def _check_second_order(products: np.ndarray) -> None:
+    """x s^T + I has mean 0 if s are the scores of x, and seldom if they are something else."""
+    mean = np.abs(products.mean(axis=(0, 1)))
+    off = (mean > 0.3) & (mean > 6 * batch_means_error(products))
+    if np.any(off):
+        raise ValueError(
+            "scores must be the gradients of the log density in the coordinates of draws for "
+            f"order 2; x s^T + I has a mean of {np.max(mean[off]):.2g}, far from 0"
+        )

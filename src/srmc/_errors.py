@@ -17,7 +17,8 @@ def batch_means_error(draws: PyTree, num_batches: int | None = None) -> PyTree:
     Draws have the axes (chain, draw, ...). The chains are averaged first, so that it holds for
     chains that push one another. A repelled run has less error than its batches tell: there it is
     an upper bound, and `repelled_error` the better one. Without `num_batches` the batches are as
-    long as each coordinate's autocorrelation asks for.
+    long as each coordinate's autocorrelation asks for. Where chains disagree by far more than
+    their batches tell, it is the error between chains. NaN for a single draw.
 
     >>> white = np.random.default_rng(0).normal(size=(4, 10_000))
     >>> bool(abs(batch_means_error(white) / 0.005 - 1) < 0.3)
@@ -27,12 +28,18 @@ def batch_means_error(draws: PyTree, num_batches: int | None = None) -> PyTree:
         check_count("num_batches", num_batches, at_least=2)
 
     def error(x):
-        series = np.asarray(x, float).mean(axis=0)
-        least = num_batches or 2
-        if len(series) < least:
-            raise ValueError(f"draws must be at least {least} a chain, got {len(series)}")
-        flat = series.reshape(len(series), -1)
-        return _error(flat, num_batches).reshape(series.shape[1:])
+        x = np.asarray(x, float)
+        if x.ndim < 2 or x.shape[1] < (num_batches or 1):
+            raise ValueError(
+                f"draws must be (chain, draw, ...), at least {num_batches or 1} a chain, got shape "
+                f"{x.shape}"
+            )
+        values = x.reshape(*x.shape[:2], -1)
+        if x.shape[1] == 1:
+            return np.full(x.shape[2:], np.nan)
+        return _at_least_between(values, _error(values.mean(axis=0), num_batches)).reshape(
+            x.shape[2:]
+        )
 
     return jax.tree.map(error, draws)
 
@@ -74,12 +81,16 @@ def repelled_error(
 ) -> np.ndarray:
     """The error of the mean of `values` (chain, draw, k) of a repelled run.
 
+    `gain` and `alpha` are (chain, draw), as in `result.stats`.
+
     Along the scores u (chain, draw, d), whitened, the loop takes back what a moving average has
     seen: u = n - alpha theta and theta' = theta + gamma (u - theta), where n is what the base
     chain would have done. So the mean of f = r + beta u is that of r + w beta n, with weights w
     from the same recursion backwards. r and n have a base chain's memory, for which batch means
     hold, and w varies slowly.
     """
+    if not np.all(np.isfinite(scores)):
+        return batch_means_error(values)
     if not shared:
         errors = [
             repelled_error(
@@ -90,17 +101,29 @@ def repelled_error(
         return np.sqrt(np.sum(np.square(errors), axis=0)) / len(values)
     u, f = scores.reshape(-1, scores.shape[2]), values.reshape(-1, values.shape[2])
     u, f = u[:, np.any(u != 0, axis=0)], f - f.mean(axis=0)
-    if 5 * u.shape[1] > len(u) or u.shape[1] == 0:
-        return batch_means_error(values)
+    if u.shape[1] == 0 or 5 * u.shape[1] * np.mean(autocorrelation_time(scores)) > len(u):
+        return batch_means_error(values)  # the regression would fit noise
     u = u / np.sqrt(np.mean(u**2, axis=0))
     beta = np.linalg.lstsq(u - u.mean(axis=0), f, rcond=1e-6)[0]
     shape = values.shape[:2]
     rest = (f - u @ beta).reshape(*shape, -1).mean(axis=0)
-    base, weights = _unwind(u.reshape(*shape, -1).mean(axis=0), gain[0], alpha[0])
+    base, weights = _unwind(
+        u.reshape(*shape, -1).mean(axis=0), gain.mean(axis=0), alpha.mean(axis=0)
+    )
     base = base @ beta
     variance, count = _long_run_variance(rest + weights.mean() * base, None)
     variance = variance + weights.var() * _long_run_variance(base, None)[0]
-    return _widen(count - 1) * np.sqrt(variance / len(rest))
+    return _at_least_between(values, _widen(count - 1) * np.sqrt(variance / len(rest)))
+
+
+def _at_least_between(values, error):
+    """The error, or that between chains if these are stuck in different places."""
+    chains, draws, _ = values.shape
+    if chains < 2 or draws < 4:
+        return error
+    within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
+    stuck = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
+    return np.where(stuck, np.maximum(error, between_chains_error(values)), error)
 
 
 def long_run_covariance(series: np.ndarray, num_batches: int | None = None) -> np.ndarray:
@@ -151,7 +174,7 @@ def _lengths(series):
     variance = series.var(axis=0)
     pilot = _batch_means(series, max(1, int(draws**0.5)))
     time = np.maximum(1.0, pilot / np.where(variance > 0, variance, np.inf))
-    ideal = 1.5 * np.cbrt(time**2 * draws)
+    ideal = 1.5 * np.cbrt(np.nan_to_num(time, nan=1.0) ** 2 * draws)
     return np.clip(2 ** (np.round(4 * np.log2(ideal)) / 4), 1, max(1, draws // 10)).astype(int)
 
 

@@ -27,11 +27,22 @@ class Field(NamedTuple):
         `(x, s) -> (div g_k + g_k·s)_k`, with s the score at x.
     flow
         `(x, weights) -> x` moved along sum_k w_k g_k, always invertibly.
+    total
+        Optional, for speed: `(xs, ss, shares)`, with rows of positions and scores, to the sum of
+        their features times their shares, and a bound on the size of any entry of them.
     """
 
     init: Callable[[PyTree], PyTree]
     feature: Callable[[PyTree, PyTree], PyTree]
     flow: Callable[[PyTree, PyTree], PyTree]
+    total: Callable[[PyTree, PyTree, jax.Array], tuple[PyTree, PyTree]] | None = None
+
+
+def total_feature(field: Field, xs: PyTree, ss: PyTree, shares: jax.Array) -> PyTree:
+    """The sum of the features of rows, times their shares, one by one."""
+    features = jax.vmap(field.feature)(xs, ss)
+    weigh = lambda f: jnp.sum(jax.vmap(jnp.multiply)(shares.astype(f.dtype), f), axis=0)
+    return jax.tree.map(weigh, features)
 
 
 def translations(root: Any = None, limit: float | None = None) -> Field:
@@ -56,7 +67,11 @@ def translations(root: Any = None, limit: float | None = None) -> Field:
             w = _within(w, limit)
         return unravel(flat + frame.push(w).astype(flat.dtype))
 
-    return Field(frame.zeros, lambda x, s: frame.pull(s), flow)
+    def total(xs, ss, shares):
+        features = jax.vmap(frame.pull)(ss)
+        return shares.astype(features.dtype) @ features, jnp.max(jnp.abs(features))
+
+    return Field(frame.zeros, lambda x, s: frame.pull(s), flow, total)
 
 
 def scalings(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
@@ -74,7 +89,14 @@ def scalings(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
         move = _within(stretch * frame.whiten(x), FARTHEST)
         return unravel(flat + frame.push(move).astype(flat.dtype))
 
-    return Field(frame.zeros, lambda x, s: 1 + frame.whiten(x) * frame.pull(s), flow)
+    def feature(x, s):
+        return 1 + frame.whiten(x) * frame.pull(s)
+
+    def total(xs, ss, shares):
+        features = jax.vmap(feature)(xs, ss)
+        return shares.astype(features.dtype) @ features, jnp.max(jnp.abs(features))
+
+    return Field(frame.zeros, feature, flow, total)
 
 
 def shears(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
@@ -99,7 +121,15 @@ def shears(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
         w = w / jnp.maximum(1.0, jnp.linalg.norm(w) / limit)
         return unravel(flat + frame.push(_within(w @ frame.whiten(x), FARTHEST)).astype(flat.dtype))
 
-    return Field(init, feature, flow)
+    def total(xs, ss, shares):
+        # the sum over rows is one product of matrices
+        y, s = jax.vmap(frame.whiten)(xs), jax.vmap(frame.pull)(ss)
+        shares = shares.astype(s.dtype)
+        outer = (shares[:, None] * s).T @ y
+        bound = 1 + jnp.max(jnp.max(jnp.abs(s), axis=1) * jnp.max(jnp.abs(y), axis=1))
+        return jnp.sum(shares) * jnp.eye(len(outer), dtype=s.dtype) + (outer + outer.T) / 2, bound
+
+    return Field(init, feature, flow, total)
 
 
 def affine(center: Any = None, root: Any = None, *, full: bool = False) -> Field:
@@ -116,10 +146,15 @@ def combined(*fields: Field) -> Field:
             x = field.flow(x, w)
         return x
 
+    def total(xs, ss, shares):
+        pairs = [field.total(xs, ss, shares) for field in fields if field.total is not None]
+        return tuple(zip(*pairs, strict=True))
+
     return Field(
         lambda x: tuple(field.init(x) for field in fields),
         lambda x, s: tuple(field.feature(x, s) for field in fields),
         flow,
+        total if all(field.total is not None for field in fields) else None,
     )
 
 

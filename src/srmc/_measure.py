@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from srmc._field import Field, affine, translations
+from srmc._field import Field, affine, total_feature, translations
 from srmc._history import Gain
 from srmc._strength import watched
 from srmc._surrogate import along
@@ -193,7 +193,20 @@ def _bounded(field: Field, factors: Any, most: float = 100.0) -> Field:
         clip = lambda f, a: jnp.clip(f, -most * _size(a, f), most * _size(a, f))
         return jax.tree.map(clip, field.feature(x, s), factors)
 
-    return field._replace(feature=feature)
+    bounded = field._replace(feature=feature, total=None)
+    quickly = field.total
+    if quickly is None:
+        return bounded
+
+    def total(xs, ss, shares):
+        quick, largest = quickly(xs, ss, shares)
+        is_small = lambda size, factor: size <= most * jnp.min(_size(factor, size))
+        small = jax.tree.map(is_small, largest, factors)
+        within = jnp.all(jnp.stack(jax.tree.leaves(small)))
+        slow = lambda: total_feature(bounded, xs, ss, shares)
+        return jax.lax.cond(within, lambda: quick, slow), largest
+
+    return bounded._replace(total=total)
 
 
 def _size(factor, like):

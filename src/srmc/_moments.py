@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._devices import Layout
+from srmc._errors import batch_means_error
 from srmc._run import STATISTICS, Chunk, Task, drawing, paced
 
 PyTree = Any
@@ -67,11 +68,7 @@ class Moments:
         variance = np.einsum("cii->ci", self.square) if full else self.square
         variance = variance / max(1, self.count - 1)
         whole = batches[count == count[0]]  # the last batch may be short
-        error = (
-            whole.std(axis=0, ddof=1) / np.sqrt(len(whole))
-            if len(whole) > 1
-            else np.nan * batches[0]
-        )
+        error = batch_means_error(whole[None])
         moments, start = {}, 0
         for name, shape in sorted((k, v.shape) for k, v in shapes.items()):
             size = int(np.prod(shape))

@@ -195,15 +195,14 @@ def _advance(options, state, base, num_draws, how):
     # For a log-concave target this bounds what the move costs in log density.
     cost = jnp.sum(scores * (base - moved), axis=1)
     valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
-    features = jax.vmap(field.feature)(moved, jnp.where(valid[:, None], scores, 0.0))
-    share = valid / jnp.maximum(jnp.sum(valid), 1)
-    average = lambda f: jnp.sum(jax.vmap(jnp.multiply)(share.astype(f.dtype), f), axis=0)
-    feature = jax.tree.map(average, features)
+    scores = jnp.where(valid[:, None], scores, 0.0)
+    shares = valid / jnp.maximum(jnp.sum(valid), 1)
+    feature, _ = field.total(moved, scores, shares)
 
     alpha = ALPHA if isinstance(how.alpha, str) else how.alpha
     gamma = jnp.minimum(num_draws * options["gain"](state.step + num_draws), 0.5 / (1 + alpha))
     theta = _history.update(state.theta, feature, gamma, jnp.any(valid))
-    first = jax.tree.map(lambda f: f[0], features)  # the guard takes one draw of the piece
+    first = field.feature(moved[0], scores[0])  # the guard takes one draw of the piece
     exponent = state.alpha * jnp.abs(optax.tree.vdot(first, surrogate.precondition(theta)))
     step = state.step + num_draws
     next_alpha, strength_state = strength.update(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc import _run
+from srmc import _run, _tune
 from srmc._checkpoint import Checkpoint, probe
 from srmc._checks import check_number
 from srmc._devices import lay_out
@@ -145,10 +145,10 @@ def sample(
         show("warm-up", num_warmup, num_warmup, remark)
         algorithm = tuner.RECIPES[plan.kernel].build(found.logdensity_fn, **parameters, **repelling)
         layout = lay_out(num_chains, shared=repelling.get("history_axis") is not None)
-        tuned = plan.repellence is None and "gain" in repelling
+        tuned = plan.repellence is None and "surrogate" in repelling
         record = _recorder(values, base)
-        if tuned and keep == "draws":
-            record = _seeing(record, lambda state: tuner.seen(state, warm.loop), plan)
+        if tuned and keep == "draws" and thin == 1:
+            record = _seeing(record, lambda state: _tune.seen(state, warm.loop), plan)
         task = _run.Task(algorithm, run_key, layout, record, thin)
         states = _run.start(task, init_key, warm.positions)
         keeping = keep_draws if keep == "draws" else keep_moments

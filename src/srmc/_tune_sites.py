@@ -178,11 +178,6 @@ def is_on(loop: SiteLoop) -> jax.Array:
     return jnp.any(loop.factors > 0)
 
 
-def seen(state: Any, loop: SiteLoop) -> jax.Array:
-    """The features of a state that act."""
-    return jnp.ravel(state.feature * (loop.factors > 0))
-
-
 def measured(loop: SiteLoop) -> dict[str, Any]:
     """What a result says about the loop."""
     return {

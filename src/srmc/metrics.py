@@ -1,4 +1,7 @@
-"""Numbers that say how well a run did; all but `r_hat` hold for chains that share a history."""
+"""Numbers that say how well a run did.
+
+`r_hat` and `between_chains_error` are for chains with own histories, the others for all.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

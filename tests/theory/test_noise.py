@@ -147,14 +147,16 @@ def test_averages_with_rho_below_1_follow_one_over_alpha_squared():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theory.markov_noise(np.eye(2), [0.5, 0.5], [0.0, 1.0]), "transition, stationary"),
+        (lambda: theory.markov_noise(np.eye(2), [0.5, 0.5], [[[1]]]), "transition, stationary"),
         (lambda: theory.markov_noise(np.ones((2, 2)), [0.5, 0.5], np.eye(2)), "rows of prob"),
         (
             lambda: theory.markov_noise([[0.9, 0.1], [0.5, 0.5]], [0.5, 0.5], np.eye(2)),
             "stationary must be the stationary distribution",
         ),
         (lambda: theory.finite(np.eye(2), [0.5, 0.5], np.ones((2, 1)), np.eye(2)), "mean 0"),
+        (lambda: theory.markov_noise(np.eye(2), [0.5, 0.5], [0.0, 1.0]), "transition must lead"),
         (lambda: theory.gaussian(V, "nuts"), "kernel must be one of"),
+        (lambda: theory.gaussian([[1.0, 0.2], [0.0, 1.0]]), "covariance must be a symmetric"),
         (lambda: theory.gaussian(V, "mala"), "needs step_size"),
         (lambda: theory.gaussian(V, "hmc", step_size=9.0), "keep the kernel stable"),
         (lambda: theory.gaussian(-V), "positive definite"),

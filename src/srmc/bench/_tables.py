@@ -199,7 +199,10 @@ def coverage_page(rows: list[dict]) -> str:
     first = rows[0]
     about = (
         f"{first['replicates']} replicates of {first['chains']} chains that share a history, "
-        f"{first['draws_a_chain']} draws each; shares in percent, over all coordinates."
+        f"{first['draws_a_chain']} draws each; shares in percent, over all coordinates. "
+        "`repelled`: with the errors that `result.summary()` reports; `batch means`: with those of "
+        "batch means, of the same draws; `plain`: batch means of the base chains. Last, the "
+        "true root mean square error over the reported one."
     )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)

@@ -53,9 +53,10 @@ def laws(
     cov = np.cov(np.asarray(draws, float).reshape(-1, mean.size), rowvar=False)
     cov = cov.reshape(mean.size, mean.size)
     in_units = cov / np.outer(scale, scale)
-    trace = lambda c: float(np.mean(np.diag(c)))
-    predicted = [trace(srmc.theory.average_covariance(*case, a, in_units)) for a in alphas]
-    floor = trace(srmc.theory.control_variate_covariance(*case))
+    average = lambda c: float(np.mean(np.diag(c)))
+    limit = lambda alpha: average(srmc.theory.average_covariance(*case, alpha, in_units))
+    finely = np.expm1(np.linspace(0, np.log1p(max(alphas)), 50)).tolist()
+    floor = average(srmc.theory.control_variate_covariance(*case))
     time = float(np.max(srmc.metrics.autocorrelation_time(np.asarray(draws))))
     simulated = {}
     for number, steps in enumerate(lengths):
@@ -70,11 +71,14 @@ def laws(
         "kernel": "mala",
         "autocorrelation_time": time,
         "alphas": list(alphas),
-        "predicted": predicted,
+        "predicted": [limit(a) for a in alphas],
+        "curve": [finely, [limit(a) for a in finely]],
         "control_variate": floor,
         "replicates": replicates,
         "simulated": simulated,
-        "tails": srmc.theory.check_tails(logdensity_fn, mean, scale=float(jnp.max(sd)))._asdict()
+        "tails": srmc.theory.check_tails(
+            logdensity_fn, mean, scale=10 * float(jnp.max(sd))
+        )._asdict()
         | {"limits": None},
     }
 
@@ -137,7 +141,8 @@ def plot(record: dict[str, Any]) -> Any:
     axes = figure.subplots()
     unit = record["predicted"][0]
     x = 1 + np.array(record["alphas"])
-    axes.plot(x, np.array(record["predicted"]) / unit, "k-", label="limit theorem")
+    finely, curve = np.array(record["curve"])
+    axes.plot(1 + finely, curve / unit, "k-", label="limit theorem")
     axes.axhline(record["control_variate"] / unit, color="k", ls=":", label="control variate")
     for marker, (steps, rows) in zip("os^D", record["simulated"].items(), strict=False):
         middle, low, high = (np.array([r[k] for r in rows]) / unit for k in ("mse", "low", "high"))

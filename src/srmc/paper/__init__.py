@@ -13,6 +13,7 @@ from srmc.paper.figure1 import figure1
 from srmc.paper.figure2 import figure2
 from srmc.paper.mixture_cifar import mixture_cifar
 from srmc.paper.rho import rho
+from srmc.paper.variance_laws import variance_laws
 
 EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "figure1": figure1,
@@ -20,6 +21,7 @@ EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "rho": rho,
     "epsilon": epsilon,
     "adaptive-alpha": adaptive_alpha,
+    "variance-laws": variance_laws,
     "mixture-cifar": mixture_cifar,
 }
 

@@ -142,7 +142,7 @@ def measure(
 
 def _median(x: np.ndarray) -> np.ndarray:
     """Over replicates and blocks; what is not a number is infinite."""
-    return np.median(np.nan_to_num(x.astype(float), nan=np.inf), axis=(1, 2))
+    return np.median(np.nan_to_num(x.astype(float), nan=np.inf, posinf=np.inf), axis=(1, 2))
 
 
 def _record(state: Any, info: Any) -> dict[str, Any]:

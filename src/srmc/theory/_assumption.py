@@ -11,7 +11,7 @@ from srmc._checks import check_count, check_number
 from srmc._target import LogDensity
 
 PyTree = Any
-RADII = 10.0 ** np.arange(0.0, 4.01, 0.5)
+RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)
 NEAR = 0.05  # relatively; what counts as settled
 
 
@@ -46,7 +46,7 @@ def check_tails(
 ) -> Tails:
     """Check assumption 1 by numbers: Lipschitz scores, tails with p in (1, 2], a settling Hessian.
 
-    Looks along random rays from `center`, at distances of 1 to 10^4 times `scale`, with d x d
+    Looks along random rays from `center`, at distances of 1 to 30,000 times `scale`, with d x d
     Hessians. A target that passes may still misbehave where nobody looked.
     """
     check_number("scale", scale, above=0.0)
@@ -82,12 +82,12 @@ def _judge(growth, eigenvalues, slope, radii) -> Tails:
         reasons.append(f"the energy grows as r^{exponent:.2f}, not faster than r")
     if exponent > 2 + NEAR or norms[-1] > (1 + NEAR) * np.max(norms[:-1]):
         reasons.append("the Hessian grows without bound, so that scores are not Lipschitz")
-    p = np.clip(np.round(exponent, 1), 1, 2)
+    p = 2.0 if abs(exponent - 2) < NEAR else min(max(exponent, 1.0), 2.0)
     scaled = eigenvalues * radii[None, :, None] ** (2 - p)
     limits, before = scaled[:, -1], scaled[:, -2]
     size = np.max(np.abs(limits), axis=1, keepdims=True)
     if not np.all(np.abs(limits - before) <= NEAR * size):
         reasons.append("the Hessian far out does not settle along some ray")
-    elif not np.all(limits > 1e-4 * size):
+    elif not np.all(limits > 1e-6 * size):
         reasons.append("the Hessian far out is not positive definite along some ray")
     return Tails(exponent, float(np.max(norms)), limits, not reasons, tuple(reasons))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_continuous_lyapunov
 
-from srmc._checks import check_number
+from srmc._checks import check_count, check_number
 
 ArrayLike = Any
 
@@ -49,7 +49,7 @@ def asymptotic_covariance(
 
     For rho < 1 the limit is slow: with gamma_n = (n + 1)^-rho the drift has another
     rho / 2 (n + 1)^(rho - 1) on its diagonal, still 6% of it at n = 20,000 and rho = 0.8. Given
-    `num_steps`, that is taken in.
+    `num_steps`, that is taken in. With rho = 1 the gain is 1 / (n + 1), up to its delay.
 
     >>> covariance = asymptotic_covariance([[1.0]], [[-1.0]], [[1, -1], [-1, 1]], alpha=3.0, rho=1)
     >>> blocks(covariance, 1).mean.round(6).tolist()  # 1 / (1 + 2 alpha)
@@ -57,6 +57,8 @@ def asymptotic_covariance(
     """
     check_number("rho", rho, above=0.5, at_most=1.0)
     drift = jacobian(cov_ss, cov_fs, alpha, preconditioner)
+    if num_steps is not None:
+        check_count("num_steps", num_steps)
     slow = 0.0 if num_steps is None else rho / 2 * (num_steps + 1) ** (rho - 1)
     drift += (0.5 if rho == 1 else slow) * np.eye(len(drift))
     covariance = solve_continuous_lyapunov(drift, -_noise(noise, len(drift)))
@@ -96,7 +98,7 @@ def control_variate_covariance(
     of the second order.
     """
     s, c = _covariances(cov_ss, cov_fs, None)
-    return _without(np.linalg.solve(s.T, c.T).T, noise)
+    return _without(np.linalg.lstsq(s.T, c.T)[0].T, noise)  # features may be dependent
 
 
 def independent_covariance(
@@ -110,11 +112,12 @@ def independent_covariance(
     check_number("rho", rho, above=0.5, at_most=1.0)
     s, c = _covariances(cov_ss, cov_fs, None)
     beta = 0.5 if rho == 1 else 1.0
-    rest = (np.asarray(cov_ff, float) - c @ np.linalg.solve(s, c.T)) / (2 * beta)
-    if np.isinf(alpha):
+    inverse = np.linalg.pinv(s, hermitian=True)
+    rest = (_square("cov_ff", cov_ff) - c @ inverse @ c.T) / (2 * beta)
+    if alpha == np.inf:
         return rest
     check_number("alpha", alpha, at_least=0.0)
-    return rest + c @ np.linalg.solve(s @ (2 * alpha * s + 2 * beta * np.eye(len(s))), c.T)
+    return rest + c @ inverse @ np.linalg.solve(2 * alpha * s + 2 * beta * np.eye(len(s)), c.T)
 
 
 def gaussian_mean_covariance(covariance: ArrayLike, noise: ArrayLike, alpha: float) -> np.ndarray:
@@ -146,7 +149,7 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> np.ndarray:
 
 def _covariances(cov_ss, cov_fs, preconditioner):
     s = _square("cov_ss", cov_ss)
-    c = np.asarray(cov_fs, float)
+    c = np.atleast_2d(np.asarray(cov_fs, float))
     if c.ndim != 2 or c.shape[1] != len(s):
         raise ValueError(f"cov_fs must be (m, {len(s)}), as cov_ss is, got shape {c.shape}")
     if preconditioner is None:
@@ -159,7 +162,7 @@ def _covariances(cov_ss, cov_fs, preconditioner):
 
 
 def _square(name, value):
-    x = np.asarray(value, float)
+    x = np.atleast_2d(np.asarray(value, float))
     if x.ndim != 2 or x.shape[0] != x.shape[1] or not np.all(np.isfinite(x)):
         raise ValueError(f"{name} must be a square matrix of finite numbers, got shape {x.shape}")
     return x

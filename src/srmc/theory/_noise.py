@@ -21,8 +21,8 @@ class Case(NamedTuple):
 def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike) -> np.ndarray:
     """The long-run covariance of a function of a finite chain (eq:SigmaDelta), exactly.
 
-    `values` are (state, k). With F the centred values, D = diag(pi) and Z = (I - P + 1 pi)^-1, it
-    is F^T D Z F + its transpose - F^T D F.
+    `values` are (state,) or (state, k). With F the centred values, D = diag(pi) and
+    Z = (I - P + 1 pi)^-1, it is F^T D Z F + its transpose - F^T D F.
 
     >>> flips = markov_noise([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5], [[0.0], [1.0]])
     >>> flips.round(6).tolist()  # 1/4 times (1 + 0.8) / (1 - 0.8)
@@ -30,6 +30,7 @@ def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike
     """
     p, pi = np.asarray(transition, float), np.asarray(stationary, float)
     f = np.asarray(values, float)
+    f = f[:, None] if f.ndim == 1 else f
     if p.shape != (len(pi), len(pi)) or len(f) != len(pi) or f.ndim != 2:
         raise ValueError(
             "transition, stationary and values must be (n, n), (n,) and (n, k), got shapes "
@@ -40,7 +41,10 @@ def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike
     if not (np.isclose(pi.sum(), 1) and np.allclose(pi @ p, pi, atol=1e-8)):
         raise ValueError("stationary must be the stationary distribution of transition")
     centred = f - pi @ f
-    solved = np.linalg.solve(np.eye(len(pi)) - p + pi, centred)
+    try:
+        solved = np.linalg.solve(np.eye(len(pi)) - p + pi, centred)
+    except np.linalg.LinAlgError:
+        raise ValueError("transition must lead from every state to every other") from None
     half = centred.T @ (pi[:, None] * solved)
     return half + half.T - centred.T @ (pi[:, None] * centred)
 
@@ -50,6 +54,7 @@ def finite(
 ) -> Case:
     """The case of a finite chain, exactly; features (state, d) have mean 0; values (state, m)."""
     pi, s, f = (np.asarray(x, float) for x in (stationary, features, values))
+    s, f = (x[:, None] if x.ndim == 1 else x for x in (s, f))
     if np.any(np.abs(pi @ s) > 1e-6 * np.abs(s).max()):
         raise ValueError(f"features must have mean 0 under stationary, got {pi @ s}")
     centred = f - pi @ f
@@ -77,7 +82,9 @@ def gaussian(
     """
     check_option("kernel", kernel, ("independent", "mala", "hmc"))
     check_count("num_integration_steps", num_integration_steps)
-    v = np.asarray(covariance, float)
+    v = np.atleast_2d(np.asarray(covariance, float))
+    if v.ndim != 2 or not np.allclose(v, v.T):  # which NaN is not
+        raise ValueError("covariance must be a symmetric matrix of finite numbers")
     variances, basis = np.linalg.eigh(v)
     if variances[0] <= 0:
         raise ValueError("covariance must be positive definite")
