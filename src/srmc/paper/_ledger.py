@@ -19,9 +19,10 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         if not math.isfinite(self.value):
             return "not finite"
-        if 1000 <= abs(self.value) < 1e6:
-            return f"{self.value:,.0f} ± {self.error:,.0f}"
-        return f"{self.value:.3g} ± {self.error:.1g}"
+        error = f"{self.error:,.0f}" if 1 <= self.error < 1e6 else f"{self.error:.1g}"
+        if 100 <= abs(self.value) < 1e6:
+            return f"{self.value:,.{0 if self.error >= 1 else 1}f} ± {error}"
+        return f"{self.value:.3g} ± {error}"
 
 
 @dataclasses.dataclass(frozen=True)

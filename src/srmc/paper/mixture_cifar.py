@@ -82,8 +82,8 @@ def _jobs(starts, seed):
     last = {key: s for key, s in main.items() if key[2] == starts[-1]}
     wide = {key: s for key, s in others.items() if key[0] == WIDE}
     return [
-        ("main", {k: s for k, s in main.items() if k not in last}, 1_500, seed),
-        ("another seed", last, 1_500, seed + 1),
+        ("main", {k: s for k, s in main.items() if k not in last}, 3_000, seed),
+        ("another seed", last, 3_000, seed + 1),
         ("ablations", ablation, 500, seed),
         ("narrow modes", {k: s for k, s in others.items() if k not in wide}, 1_000, seed),
         ("other pixels", wide, 2_000, seed),
