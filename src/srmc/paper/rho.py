@@ -109,7 +109,7 @@ def _picture(found, pairs):
         lost = [f"α = {a:g}, ρ = {r:g}" for k, (a, r) in enumerate(pairs) if f.last[k].min() > 10]
         if lost:
             text = "every run diverges with\n" + "\n".join(lost)
-            axis.text(0.03, 0.97, text, va="top", transform=axis.transAxes, fontsize=9)
+            axis.text(0.03, 0.03, text, transform=axis.transAxes, fontsize=9)
     entries = axes[0].get_legend_handles_labels()
     figure.legend(*entries, fontsize=9, ncols=3, loc="outside lower center")
     return figure
