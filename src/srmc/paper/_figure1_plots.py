@@ -57,7 +57,7 @@ def escape_picture(runs, alphas, exact, steps) -> Figure:
     """Who is still trapped, against steps; and the weight of the right mode, against alpha."""
     figure = new_figure(10.5, 4.2)
     left, right = figure.subplots(1, 2)
-    for name, style in (("tilt", "-"), ("shift", "--")):
+    for name, style in zip(runs, ("-", "--"), strict=False):
         for k, alpha in enumerate(alphas):
             if name == "shift" and alpha == 0:
                 continue
@@ -69,14 +69,13 @@ def escape_picture(runs, alphas, exact, steps) -> Figure:
             left.step(x, y, style, where="post", color=ALPHA_COLOURS[k], lw=1.4)
             if name == "tilt":
                 left.plot([], [], color=ALPHA_COLOURS[k], label=f"α = {alpha:g}")
+        left.plot([], [], color="k", ls=style, label=name)
         weights = runs[name]["right"].mean(axis=2)
         first = 0 if name == "tilt" else 1  # with alpha = 0 there is nothing to bend
         mean, error = weights.mean(axis=1), weights.std(axis=1) / np.sqrt(weights.shape[1])
         at = np.arange(len(alphas)) + 0.16 * first - 0.08
         marker = {"fmt": "os"[first], "ms": 4, "capsize": 3, "label": name}
         right.errorbar(at[first:], mean[first:], 1.96 * error[first:], **marker)
-    left.plot([], [], "k-", label="tilt")
-    left.plot([], [], "k--", label="shift")
     left.axvline(2000, color="0.6", lw=0.8)
     left.set(xscale="log", xlabel="steps", ylabel="share of chains still trapped", ylim=(0, 1.02))
     figure.legend(

@@ -25,12 +25,12 @@ def figure1(
     """Escape from the narrow mode: ULA and SR-ULA as printed, and over alphas, tilt and shift."""
     chains, steps, block = 256 if size == "full" else 16, 100_000, 500
     target = srmc.targets.mixture()
-    surrogates = {"tilt": srmc.tilt(), "shift": srmc.shift()}
+    surrogates = {"tilt": srmc.tilt()} | ({"shift": srmc.shift()} if size == "full" else {})
     blocks = steps // block
     runs = {}
     for done, (name, surrogate) in enumerate(surrogates.items()):
         tell = lambda n, done=done, name=name: on_progress(
-            "figure1", done * blocks + n, 2 * blocks, name
+            "figure1", done * blocks + n, len(surrogates) * blocks, name
         )
         build = _sampler(target, surrogate)
         runs[name] = _escapes(build, chains, blocks, block, jax.random.key(seed), tell)
