@@ -1,5 +1,6 @@
 """Models of other libraries, against the reference values of posteriordb."""
 
+import os
 import runpy
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def test_eight_schools_agree_with_posteriordb(library):
     """Within four standard errors, the reference's and the run's."""
     pytest.importorskip(library)
     scope = example(f"eight_schools_{library}")
+    environment = dict(os.environ)
     data = {"sigma": scope["SIGMA"], "y": scope["Y"]} if library == "numpyro" else None
     result = srmc.sample(scope["eight_schools"], data=data, num_samples=2000, progress=False)
     summary = result.summary()
@@ -45,6 +47,7 @@ def test_eight_schools_agree_with_posteriordb(library):
     assert result.draws["theta"].shape == (4, 2000, 8)
     assert np.all(result.draws["tau"] > 0)
     assert np.mean(result.stats["alpha"]) > 0
+    assert dict(os.environ) == environment
 
 
 def test_numpyro_models_start_from_the_prior():

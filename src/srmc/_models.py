@@ -1,5 +1,6 @@
 """Models to sample from: a JAX log density, a built-in target, a NumPyro or a PyMC model."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -179,9 +180,9 @@ def _from_numpyro(model: Callable, data: Any, start: Any) -> Model:
 
 def _from_pymc(model: Any, start: Any) -> Model:
     from pymc.initial_point import make_initial_point_fn
-    from pymc.sampling.jax import get_jaxified_graph
     from pymc.util import get_default_varnames
 
+    get_jaxified_graph = _pymc_to_jax()
     discrete = ", ".join(v.name for v in model.discrete_value_vars)
     if discrete:
         raise ValueError(f"model must have continuous variables alone, but not so {discrete}")
@@ -205,6 +206,18 @@ def _from_pymc(model: Any, start: Any) -> Model:
         return scatter(logdensity_fn, key, zero, num_chains)
 
     return Model(model.name or "model", logdensity_fn, starts, values)
+
+
+def _pymc_to_jax() -> Callable:
+    """PyMC's translator, whose module asks for 100 devices, in an environment that others share."""
+    flags = os.environ.get("XLA_FLAGS")
+    from pymc.sampling.jax import get_jaxified_graph
+
+    if flags is None:
+        os.environ.pop("XLA_FLAGS", None)
+    else:
+        os.environ["XLA_FLAGS"] = flags
+    return get_jaxified_graph
 
 
 def _floats(point):

@@ -17,7 +17,7 @@ def fields_picture(target, path, alpha, shown) -> Figure:
     x, y = np.linspace(*LEFT, 120), np.linspace(*RIGHT, 90)
     points = np.stack(np.meshgrid(x, y), -1).astype(np.float32)
     density = np.asarray(jax.vmap(jax.vmap(target.logdensity_fn))(jnp.asarray(points)))
-    grid = np.stack(np.meshgrid(np.linspace(-3.6, 4.1, 12), np.linspace(-2.8, 2.8, 8)), -1)
+    grid = np.stack(np.meshgrid(np.linspace(-3.6, 4.1, 12), np.linspace(-2.8, 2.8, 9)), -1)
     grid = grid.reshape(-1, 2).astype(np.float32)
     score = jax.vmap(jax.grad(target.logdensity_fn))(jnp.asarray(grid))
     along = jax.vmap(lambda x, u: jax.jvp(jax.grad(target.logdensity_fn), (x,), (u,))[1], (0, None))
@@ -28,7 +28,7 @@ def fields_picture(target, path, alpha, shown) -> Figure:
             axis.set_rasterization_zorder(0)
             last = n // path["every"]
             trail = path["position"][row, max(0, last - 600) : last]
-            axis.plot(*trail.T, color="white", lw=0.7, alpha=0.9, rasterized=True)
+            axis.plot(*trail.T, color="0.1", lw=0.5, alpha=0.6, rasterized=True)
             _arrows(axis, grid, score, "0.35", 0.007)
             if row:
                 theta = path["theta"][row, last - 1]
@@ -47,7 +47,7 @@ def _arrows(axis, grid, field, colour, width):
         *grid.T,
         *(field / (1e-9 + length) * np.log1p(length)).T,
         color=colour,
-        scale=60,
+        scale=40,
         width=width,
         headwidth=4,
     )
