@@ -38,8 +38,9 @@ JOB = textwrap.dedent(
 def start(folder, out, devices=1, processes=1, me=0, port=0):
     job = folder / "job.py"
     job.write_text(JOB)
+    flags = os.environ.get("XLA_FLAGS", "")
     env = os.environ | {
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
     }
     args = [sys.executable, str(job), str(folder / out), str(processes), str(me), str(port)]

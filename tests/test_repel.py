@@ -12,7 +12,6 @@ import srmc
 from conftest import (
     ADJUSTED,
     BASES,
-    FAST_COMPILE,
     KERNELS,
     MEAN,
     MODES,
@@ -84,7 +83,7 @@ def test_adjusted_kernels_leave_the_surrogate_invariant(name, surrogate):
         gain=srmc.gain(scale=0.0),
     )
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     @jax.vmap
     def run(key, x):
         init_key, run_key = jax.random.split(key)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import srmc
-from conftest import FAST_COMPILE
 
 TABLE = np.random.default_rng(3).normal(size=(3, 3))
 ALPHA = 1.5
@@ -80,7 +79,7 @@ def observed(algorithm, space, states, theta, num_keys):
 
     program = jax.vmap(jax.vmap(one, (None, 0)), (0, None))
     keys = jax.random.split(jax.random.key(0), num_keys)
-    return map(np.asarray, jax.jit(program, compiler_options=FAST_COMPILE)(states, keys))
+    return map(np.asarray, jax.jit(program)(states, keys))
 
 
 def surrogate(space, logdensity_fn, shape, theta, feature):
@@ -168,10 +167,7 @@ def test_alpha_zero_is_the_base_kernel_bit_for_bit(where, kernel):
     def path(algorithm):
         one = lambda state, key: 2 * (algorithm.step(key, state)[0],)
         keys = jax.random.split(jax.random.key(0), 50)
-        return jax.jit(
-            lambda: jax.lax.scan(one, algorithm.init(x), keys)[1].position,
-            compiler_options=FAST_COMPILE,
-        )()
+        return jax.jit(lambda: jax.lax.scan(one, algorithm.init(x), keys)[1].position)()
 
     found = path(plain)
     np.testing.assert_array_equal(found, path(ours))

@@ -44,7 +44,7 @@ def coverage(
     if unknown:
         raise ValueError(f"kernels must be among {', '.join(_tune.RECIPES)}, got {unknown}")
     if quick:
-        replicates = 20
+        replicates = 12
     rows: list[dict[str, Any]] = []
     for name in names:
         for kernel in kernels:

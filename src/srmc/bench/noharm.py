@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import optax
+
 import srmc
 from srmc.bench._study import Case, find_truth, study
 from srmc.targets import Target
@@ -21,7 +23,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "student-t": srmc.targets.student_t,
     "mixture": lambda: srmc.targets.mixture((0.7, 0.3), ((-1.5, 0.0), (1.5, 0.0)), (0.7, 0.7)),
     "cox-256": srmc.targets.cox,
+    "ellipsoid-1000": lambda: srmc.targets.ellipsoid(1000, 100.0),
 }
+LARGEST = 256  # dimensions in which all functionals are looked at
 CASES = {
     "mh": Case("mh", {}, 5000, 20_000),
     "mala": Case("mala", {}, 5000, 20_000),
@@ -44,8 +48,9 @@ def noharm(
 ) -> list[dict[str, Any]]:
     """Rows for each kernel on each target; `quick` takes two of each, and short runs.
 
-    Runs of many chains are as many times shorter, down to a tenth. Where runs are short all
-    functionals are looked at, and with one chain and alpha="auto" all that stands beside it.
+    Runs of many chains are as many times shorter, down to a tenth. Where runs are short, and
+    dimensions 256 at most, all functionals are looked at, and with one chain and alpha="auto" all
+    that stands beside it.
     """
     names = targets or (["logistic", "banana"] if quick else list(TARGETS))
     kernels = kernels or (["mala", "mh"] if quick else list(CASES))
@@ -61,7 +66,7 @@ def noharm(
             on_progress("noharm", len(rows), len(kernels) * len(names), f"{kernel} on {name}")
             case = CASES[kernel]
             if quick:
-                case = case._replace(num_warmup=1000, num_samples=2000)
+                case = case._replace(num_warmup=1000, num_samples=1500)
             elif case.num_samples > 1000:
                 share = max(0.1, 1 / chains)
                 case = case._replace(
@@ -69,7 +74,7 @@ def noharm(
                     num_samples=int(case.num_samples * share),
                 )
             alone = chains == 1 and alpha == "auto" and not quick
-            if alone and case.num_samples <= 1000:
+            if alone and case.num_samples <= 1000 and optax.tree.size(target.position) <= LARGEST:
                 truth = truth or find_truth(target)
             row = study(
                 target,
