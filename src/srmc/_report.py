@@ -45,6 +45,7 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
     """What the run took and how it went."""
     stats, about = result.stats, result.about
     draws = about["num_draws"]
+    impossible = len(stats["alpha"]) * draws - result.total("is_finite")
     found = {
         "draws a chain": draws,
         "chains": len(stats["alpha"]),
@@ -52,7 +53,7 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
         "divergences": result.total("diverging"),
         "gradients, warm-up": about["gradients_of_warmup"],
         "gradients, sampling": result.gradients,
-        "draws with something not finite": len(stats["alpha"]) * draws - result.total("is_finite"),
+        "draws with a proposal of density or acceptance 0, or not finite": impossible,
         "draws at which the guard lowered alpha": result.total("is_hot"),
         "alpha at the end": float(np.mean(stats["alpha"][:, -1])),
         "largest exponent scale": float(np.max(stats["exponent"])),

@@ -9,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from srmc.cli import app
-from srmc.paper import EXPERIMENTS, Estimate, Row, _numbers, _report
+from srmc.paper import EXPERIMENTS, Estimate, Row, _numbers, _page, _report
 from srmc.paper._control import control_variates
 from srmc.paper._images import images
+from srmc.paper._ledger import NOT_IN_THE_PAPER
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,12 @@ def test_a_verdict_counts_checks():
     assert row(True, True).verdict == "reproduced"
     assert row(True, False).verdict == "partly"
     assert row(False, False).verdict == "not"
+
+
+def test_our_own_rows_are_counted_apart():
+    rows = [{"verdict": "not", "paper": "19"}, {"verdict": "reproduced", "paper": NOT_IN_THE_PAPER}]
+    assert _page.count(rows[:1]) == "Of the paper's claims: 1 not"
+    assert _page.count(rows).endswith("1 not. Of ours, about alpha=auto: 1 reproduced")
 
 
 def test_of_two_that_diverged_neither_is_below():

@@ -5,7 +5,7 @@ import numpy as np
 
 from srmc.paper import _numbers
 from srmc.paper._families import ALPHAS
-from srmc.paper._ledger import Estimate, Row
+from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate, Row
 from srmc.paper._problems import diverged, problem
 
 VIEWS = ("steps", "gradients")
@@ -227,7 +227,7 @@ def _self_tuned(block):
         "sec:exp_continuous, self-tuned",
         f"{block.name}: score repellence lowers the error of a well-tuned sampler at equal "
         "gradients (ours, alpha=auto)",
-        "no number",
+        NOT_IN_THE_PAPER,
         {
             "MSE, plain with the printed step": _numbers.mean(block.errors("plain")),
             "MSE, plain with a tuned step": _numbers.mean(base.last),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 Progress = Callable[..., None]
+NOT_IN_THE_PAPER = "not in the paper"  # what it says, in rows of our own
 
 
 class Estimate(NamedTuple):

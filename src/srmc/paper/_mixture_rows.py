@@ -65,6 +65,12 @@ def rows(found, count: int, source: str) -> list[Row]:
                 "steps of SR-ULA over steps of ULA": ratio,
                 f"with {other}: modes, SR-ULA": _modes(wide["SR-ULA"]),
                 f"with {other}: modes, gain never below 0.5": _modes(wide["SR-ULA, gain ≥ 0.5"]),
+            }
+            | {
+                f"with {target}: modes, {key[1]}": _modes([c])
+                for target in ("pixels in [0, 1], σ = 2", "pixels in [0, 1], σ = 1")
+                for key, c in found.items()
+                if key[0] == target
             },
             {
                 "SR-ULA finds all modes": bool(np.isfinite(_steps(sr).value)),

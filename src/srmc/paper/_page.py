@@ -5,7 +5,7 @@ import html as escaping
 from pathlib import Path
 from typing import Any
 
-from srmc.paper._ledger import Estimate
+from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate
 
 INTRODUCTION = (
     "Each row is a claim of the paper, our number with its standard error over replicates, and a "
@@ -57,9 +57,15 @@ def _rule(row: dict[str, Any]) -> list[str]:
 
 
 def count(rows: list[dict[str, Any]]) -> str:
-    """How many rows have each verdict."""
-    each = {v: sum(r["verdict"] == v for r in rows) for v in ("reproduced", "partly", "not")}
-    return ", ".join(f"{n} {v}" for v, n in each.items())
+    """How many rows have each verdict, those of the paper and our own."""
+
+    def verdicts(of):
+        each = {v: sum(r["verdict"] == v for r in of) for v in ("reproduced", "partly", "not")}
+        return ", ".join(f"{n} {v}" for v, n in each.items() if n) or "none"
+
+    own = [row for row in rows if row["paper"] == NOT_IN_THE_PAPER]
+    text = "Of the paper's claims: " + verdicts([row for row in rows if row not in own])
+    return text + (f". Of ours, about alpha=auto: {verdicts(own)}" if own else "")
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ def epsilon(
 ) -> Outcome:
     """Errors on the logistic posterior with alpha = 1, for each epsilon, in both precisions."""
     steps, blocks = (100_000, 50) if size == "full" else (1_000, 10)
-    replicates = {"single": 40, "double": 10} if size == "full" else {"single": 8, "double": 8}
+    replicates = {"single": 100, "double": 20} if size == "full" else {"single": 8, "double": 8}
     jobs = [("mala", "single"), ("mala", "double"), ("hmc", "single")]
     last: dict[tuple[str, str], np.ndarray] = {}
     for done, (kernel, bits) in enumerate(jobs):

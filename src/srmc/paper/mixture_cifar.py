@@ -107,7 +107,6 @@ def _settings(starts) -> tuple[dict[tuple, Setting], ...]:
         (target, name, starts[1]): Setting(a, *TARGETS[target], floor=f, start=starts[1])
         for target in rest
         for name, (a, f) in SAMPLERS.items()
-        if not f or target == WIDE
     }
     ablation = {("alpha", a): Setting(a, start=starts[1]) for a in (0.0, *ALPHAS)}
     ablation |= {("epsilon", e): Setting(0.15, eps=e, start=starts[1]) for e in EPSILONS}

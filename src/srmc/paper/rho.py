@@ -14,7 +14,7 @@ ALPHAS = (0.1, 1.0)  # the paper does not say which it used
 
 def rho(size: str = "full", seed: int = 0, on_progress: Progress = lambda *args: None) -> Outcome:
     """Errors on the correlated Gaussian for rho 0.6, 0.8 and 1, MALA and HMC as printed."""
-    steps, replicates, blocks = (500_000, 50, 100) if size == "full" else (2_000, 8, 20)
+    steps, replicates, blocks = (500_000, 100, 100) if size == "full" else (2_000, 8, 20)
     pairs = [(a, r) for a in ALPHAS for r in RHOS]
     found = {}
     for done, kernel in enumerate(("mala", "hmc")):
