@@ -109,7 +109,9 @@ def test_the_invariance_test_has_power():
     """The plain kernel, which leaves pi alone, moves the same draws away from pi_theta."""
     n = 20_000
     starts = exact_draws("tilt", jax.random.key(0), n)
-    step = jax.jit(jax.vmap(lambda k, x: chain(BASES["mala"](log_gamma), k, x, 12, lambda *_: 0)))
+    step = jax.jit(
+        jax.vmap(lambda k, x: short_chain(BASES["mala"](log_gamma), k, x, 12, lambda *_: 0))
+    )
     ends, _ = step(jax.random.split(jax.random.key(1), n), starts)
     moved = np.asarray(ends.position).mean(axis=0) - np.asarray(starts).mean(axis=0)
     assert np.all(np.abs(moved) > 10 * np.sqrt(2 * VARIANCE / n))
