@@ -103,14 +103,14 @@ def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
     """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
     rows = [row for row in rows if side in row["errors"]]
     names = [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
-    lines = [["kernel", "target", *names]]
+    lines = [["kernel", "target", "gradients", *names]]
     for kernel in dict.fromkeys(row["kernel"] for row in rows):
         mine = [row for row in rows if row["kernel"] == kernel]
         for row in mine:
             errors = [row["errors"][side].get(name) for name in names]
             cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
-            lines.append([kernel, row["target"], *cells])
-        line = [kernel, "geometric mean"]
+            lines.append([kernel, row["target"], f"{row['gradients_a_chain']:,.0f}", *cells])
+        line = [kernel, "geometric mean", ""]
         for name in names:
             ratios = [r["errors"][side].get(name, {}).get("ratio") for r in mine]
             known = [r for r in ratios if r is not None and np.isfinite(r) and r > 0]
@@ -146,8 +146,16 @@ def noharm_page(rows: list[dict]) -> str:
         "zv1": "Control variates of first order on the plain draws",
         "zv2": "Control variates of second order on the plain draws",
     }
-    parts = []
-    groups = dict.fromkeys((row["chains"], str(row["alpha"])) for row in rows)
+    parts = [
+        "Squared errors over those of the plain kernel at equal cost: of means, second moments, "
+        "all covariances, quantiles (5, 25, 50, 75, 95%) and the probability beyond 1.5 standard "
+        "deviations, averaged over coordinates, with the jackknife error over replicates. "
+        "Gradients are those of a chain's draws; what repelled chains spend beyond it, in warm-up "
+        "too, shortens them. For random-walk Metropolis two densities count as a gradient. Second "
+        "moments of Student-t with 3 degrees of freedom have errors of infinite variance.",
+        "",
+    ]
+    groups = sorted({(row["chains"], str(row["alpha"])) for row in rows}, key=_auto_first)
     for chains, alpha in groups:
         mine = [r for r in rows if (r["chains"], str(r["alpha"])) == (chains, alpha)]
         for side, title in sides.items():
@@ -163,8 +171,18 @@ def noharm_page(rows: list[dict]) -> str:
             if side == "repelled":
                 bad = sum(row["non_finite_results"] for row in mine)
                 runs = sum(row["replicates"] for row in mine)
-                parts += [f"Results that are not finite: {bad}, in {runs} runs.", ""]
+                fewest = min(row["replicates"] for row in mine)
+                parts += [
+                    f"At least {fewest} replicates a row. Results that are not finite: {bad}, in "
+                    f"{runs:,} runs.",
+                    "",
+                ]
     return "\n".join(parts)
+
+
+def _auto_first(group: tuple[int, str]) -> tuple[bool, int]:
+    chains, alpha = group
+    return alpha != "auto", chains
 
 
 def coverage_cells(rows: list[dict]) -> list[list[str]]:
