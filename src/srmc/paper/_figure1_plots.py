@@ -24,7 +24,7 @@ def fields_picture(target, path, alpha, shown) -> Figure:
     for row, name in enumerate(("ULA", f"SR-ULA, α = {alpha:g}")):
         for column, n in enumerate(shown):
             axis = axes[row, column]
-            axis.contourf(x, y, np.maximum(density, -12), 16, cmap="Blues", zorder=-1)
+            axis.contourf(x, y, np.maximum(density, -12), 16, cmap="Blues", alpha=0.6, zorder=-1)
             axis.set_rasterization_zorder(0)
             last = n // path["every"]
             trail = path["position"][row, max(0, last - 600) : last]

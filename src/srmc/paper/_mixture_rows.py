@@ -27,6 +27,12 @@ def _steps(runs) -> Estimate:
     return _numbers.mean(steps) if len(steps) > 1 else Estimate(steps[0], float("nan"))
 
 
+def _most(runs, count: int) -> np.ndarray:
+    """Steps of each run to 99% of the modes; infinite if it did not get there."""
+    enough = [np.asarray(c.found) >= 0.99 * count for c in runs]
+    return np.array([1.0 + np.argmax(e) if e.any() else np.inf for e in enough])
+
+
 def rows(found, count: int, source: str) -> list[Row]:
     """The table, and the two ablations."""
     note = "" if source == "CIFAR-10" else f" These are {source}."
@@ -37,7 +43,8 @@ def rows(found, count: int, source: str) -> list[Row]:
     )
     wide = {name: _pick(found, other, name) for name in ("ULA", "SR-ULA", "SR-ULA, gain ≥ 0.5")}
     long = len(wide["ULA"][0].found)
-    ratio = _numbers.ratio(np.array([c.steps for c in sr]), np.array([c.steps for c in ula]))
+    most = {name: _most(runs, count) for name, runs in (("ULA", ula), ("SR-ULA", sr))}
+    ratio = _numbers.ratio(most["SR-ULA"], most["ULA"])
     return [
         Row(
             "tab:gmm_results",
@@ -62,7 +69,8 @@ def rows(found, count: int, source: str) -> list[Row]:
             {
                 "steps to all modes": _steps(sr),
                 "the same, gain never below 0.5": _steps(floored),
-                "steps of SR-ULA over steps of ULA": ratio,
+                **{f"steps to 99% of them, {name}": _numbers.mean(x) for name, x in most.items()},
+                "the last two, SR-ULA over ULA": ratio,
                 f"with {other}: modes, SR-ULA": _modes(wide["SR-ULA"]),
                 f"with {other}: modes, gain never below 0.5": _modes(wide["SR-ULA, gain ≥ 0.5"]),
             }
@@ -75,7 +83,7 @@ def rows(found, count: int, source: str) -> list[Row]:
             {
                 "SR-ULA finds all modes": bool(np.isfinite(_steps(sr).value)),
                 "within 30% of 1,035 steps": bool(abs(_steps(sr).value / 1035 - 1) < 0.3),
-                "SR-ULA needs fewer steps than ULA, by two errors": bool(
+                "to 99% SR-ULA needs fewer steps than ULA, by two errors": bool(
                     ratio.value + 2 * ratio.error < 1
                 ),
                 "with pixels in [-1, 1] SR-ULA finds twice as many modes as ULA": bool(
