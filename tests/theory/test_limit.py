@@ -6,21 +6,15 @@ import pytest
 
 import srmc
 from srmc import theory
+from srmc.paper.variance_laws import random_tables
 
 ALPHAS = (0.0, 1.0, 5.0)
 
 
 def random_case(seed=3):
-    """A random target on 12 states, a proposal, a 3-dimensional feature, and two functions."""
-    rng = np.random.default_rng(seed)
-    pi = rng.dirichlet(np.full(12, 3.0))
-    proposal = rng.uniform(0.2, 1.0, (12, 12))
-    proposal /= proposal.sum(axis=1, keepdims=True)
-    features = rng.uniform(-1.5, 1.5, (12, 3))
-    features -= pi @ features
-    values = features @ rng.normal(size=(3, 2)) + rng.uniform(-1.5, 1.5, (12, 2))
-    case = theory.finite(theory.metropolis(pi, proposal), pi, features, values)
-    return (pi, proposal, features, values), case
+    tables = random_tables(seed)
+    pi, proposal, features, values = tables
+    return tables, theory.finite(theory.metropolis(pi, proposal), pi, features, values)
 
 
 def assert_covariance(found, exact):

@@ -125,14 +125,20 @@ def _cell(ratio: float, error: float) -> str:
     return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
 
 
-def noharm_table(rows: list[dict]) -> Table:
-    """The rows of `srmc bench noharm`."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
-    head, *lines = noharm_cells(rows)
-    for column in head:
-        out.add_column(column, justify="left" if column in head[:2] else "right")
+def _of_cells(title: str, cells: list[list[str]]) -> Table:
+    """The first two columns name a row; after a geometric mean there is a line."""
+    out = Table(box=SIMPLE_HEAD, title=title, **_LEFT)
+    head, *lines = cells
+    for n, column in enumerate(head):
+        out.add_column(column, justify="left" if n < 2 else "right")
     for line in lines:
         out.add_row(*line, end_section=line[1] == "geometric mean")
+    return out
+
+
+def noharm_table(rows: list[dict]) -> Table:
+    """The rows of `srmc bench noharm`."""
+    out = _of_cells("Squared errors, repelled over plain", noharm_cells(rows))
     out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
     return out
 
@@ -198,12 +204,7 @@ def coverage_cells(rows: list[dict]) -> list[list[str]]:
 
 def coverage_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench coverage`."""
-    out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
-    head, *lines = coverage_cells(rows)
-    for column in head:
-        out.add_column(column, justify="left" if column in head[:2] else "right")
-    for line in lines:
-        out.add_row(*line)
+    out = _of_cells("95% intervals of means that hold, in percent", coverage_cells(rows))
     first = rows[0]
     out.caption = (
         f"{first['replicates']} replicates of {first['chains']} chains, "

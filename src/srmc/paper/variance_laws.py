@@ -52,8 +52,8 @@ def variance_laws(
     return Outcome(settings, numbers, {"laws": _picture(chain, found)}, rows)
 
 
-def _finite_chain(seed, replicates, steps):
-    """Norms of the blocks of the covariance, predicted, simulated, and their relative distance."""
+def random_tables(seed: int) -> tuple[np.ndarray, ...]:
+    """A random target on 12 states, a proposal, a 3-dimensional feature, and two functions."""
     rng = np.random.default_rng(seed)
     pi = rng.dirichlet(np.full(12, 3.0))
     proposal = rng.uniform(0.2, 1.0, (12, 12))
@@ -61,12 +61,19 @@ def _finite_chain(seed, replicates, steps):
     features = rng.uniform(-1.5, 1.5, (12, 3))
     features -= pi @ features
     values = features @ rng.normal(size=(3, 2)) + rng.uniform(-1.5, 1.5, (12, 2))
+    return pi, proposal, features, values
+
+
+def _finite_chain(seed, replicates, steps):
+    """Norms of the blocks of the covariance, predicted, simulated, and their relative distance."""
+    tables = random_tables(seed)
+    pi, proposal, features, values = tables
     case = theory.finite(theory.metropolis(pi, proposal), pi, features, values)
     rows = []
     for alpha in ALPHAS:
         run = theory.simulate(
             jax.random.key(seed),
-            *(pi, proposal, features, values),
+            *tables,
             alpha=alpha,
             gain=srmc.gain(1.0),
             num_steps=steps,
