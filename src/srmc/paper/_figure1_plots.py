@@ -36,6 +36,7 @@ def fields_picture(target, path, alpha, shown) -> Figure:
             axis.plot(*trail[-1], "o", color="cyan", mec="black", ms=5)
             axis.set_title(f"{name}, n = {n:,}", fontsize=10)
             axis.set(xlim=LEFT, ylim=RIGHT)
+    figure.suptitle("gray arrows: the score; red: that of the bent target; line: the last steps")
     return figure
 
 
