@@ -36,6 +36,14 @@ def test_draws_do_not_depend_on_chunks_or_thinning(algorithm):
     np.testing.assert_array_equal(np.swapaxes(chunk.stats["gradients"], 0, 1), gradients)
 
 
+def test_a_short_chunk_keeps_no_more_than_its_draws(algorithm):
+    layout = lay_out(3, shared=True)
+    task = _run.Task(algorithm, jax.random.key(0), layout)
+    chunk = next(_run.draws(task, layout.spread(start(algorithm)), 1000))
+    assert chunk.done == 1
+    assert all(x.base is None for x in jax.tree.leaves((chunk.values, chunk.stats)))
+
+
 def test_moments_are_those_of_the_draws_far_from_zero_too(algorithm):
     """In single precision, at a distance of 1e4 standard deviations."""
     key, number = jax.random.key(0), 640

@@ -99,7 +99,8 @@ def draws(
         program, task, states, first, num_draws, seconds, capacity, grain
     ):
         values, stats = task.layout.collect(out, axis=1)
-        values, stats = jax.tree.map(lambda x, n=count: x[:n], (values, stats))
+        # Copied, since a slice would keep all of the capacity alive.
+        values, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (values, stats))
         yield Chunk(done, values, stats, carry)
 
 
