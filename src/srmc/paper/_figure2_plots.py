@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from srmc.paper._families import ADAPTIVE, ALPHAS
 from srmc.paper._style import ALPHA_COLOURS, band, new_figure
@@ -49,6 +50,7 @@ def picture(found, axis_name: str) -> Figure:
         row[0].set_ylabel(f"{block[0]}, {block[1].upper()}\nsquared error of the mean")
         for axis in row:
             axis.set(xscale="log", yscale="log", xlabel=LABELS[axis_name])
+            axis.xaxis.set_minor_formatter(NullFormatter())
     for axis, title in zip(axes[0], ("as printed", "adaptive rules", "self-tuned"), strict=True):
         axis.set_title(title)
     for n, column in enumerate(axes.T):
