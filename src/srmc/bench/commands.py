@@ -122,5 +122,10 @@ def page(
             fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
     if not found:
         fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
-    title, text = _tables.page(found)
+    try:
+        title, text = _tables.page(found)
+    except (KeyError, TypeError) as error:
+        fail(ValueError(f"rows must be files of one kind of srmc bench; a row lacks {error}"))
+    if not out.parent.is_dir():
+        fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     out.write_text(f"# {title}\n\nMade by `srmc bench page`.\n\n{text}")
