@@ -92,6 +92,7 @@ class Closed(NamedTuple):
     exponent: jax.Array
     is_hot: jax.Array
     gain: jax.Array
+    is_valid: jax.Array
 
 
 class Loop(NamedTuple):
@@ -104,23 +105,28 @@ class Loop(NamedTuple):
     average: bool
     axis: str | None
 
-    def close(self, state, feature, valid, learns, inside) -> Closed:
-        """After a step of `state`: `feature` was seen; it is `valid`, and may be learned from."""
+    def close(self, state, feature, valid, inside, learns) -> Closed:
+        """After a step of `state`, at which `feature` was seen.
+
+        It has a say if it is `valid` and finite, and enters the history if the step `learns`.
+        """
         closes = (state.step + 1) % self.every == 0
         entering = feature
         if self.average:
             entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
+        size = relative_size(self.precondition, feature)
+        valid &= jnp.isfinite(size)
+        enters = closes & valid & learns
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
-        theta = _history.update(state.theta, entering, gamma, closes & learns, self.axis)
+        theta = _history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
         exponent = state.alpha * jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
-        size = relative_size(self.precondition, feature)
         seen = Seen(state.step + 1, gamma, exponent, valid & inside, size)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
         alpha = jnp.where(closes, alpha, state.alpha)
         is_hot = getattr(strength_state, "is_hot", jnp.zeros((), bool))
-        gain = jnp.where(closes & learns, gamma, 0)
-        return Closed(theta, feature, alpha, strength_state, exponent, is_hot, gain)
+        gain = jnp.where(enters, gamma, 0)
+        return Closed(theta, feature, alpha, strength_state, exponent, is_hot, gain, valid)
 
 
 def relative_size(precondition: Callable[[PyTree], PyTree], feature: PyTree) -> jax.Array:

@@ -190,7 +190,10 @@ def repel(
         position, floor, _, _ = operand
         value, score = jax.value_and_grad(target)(position)
         feature = field.feature(position, score)
-        return position, floor, feature, jnp.isfinite(value) & (value > floor)
+        inside = jnp.isfinite(value) & (value > floor)
+        if feedback_every > 1:
+            inside &= all_finite(feature)  # it will be lived on for many steps
+        return position, floor, feature, inside
 
     def step(rng_key, state):
         # The surrogate stands still from one update of the history to the next.
@@ -225,17 +228,14 @@ def repel(
                 kept = cached_feature(inner_state, optax.tree.zeros_like(theta))
             if feedback_every > 1:
                 fresh = optax.tree.sub(feature, kept)
-                feedback = optax.tree.where(looks & all_finite(fresh), fresh, feedback)
+                feedback = optax.tree.where(looks & inside, fresh, feedback)
                 feature = optax.tree.add(kept, feedback)
             if moving:
                 feature = optax.tree.where(inside, feature, kept)
 
-        valid = all_finite(feature) & (inside | moving)
-        learns = valid
-        if plain and not hasattr(inner_state, "logdensity_grad"):
-            learns = jnp.zeros((), bool)
-        closed = loop.close(state, feature, valid, learns, inside)
-        is_finite &= valid & inside
+        learns = not plain or hasattr(inner_state, "logdensity_grad")
+        closed = loop.close(state, feature, inside | moving, inside, learns)
+        is_finite &= closed.is_valid & inside
         return (
             RepelState(
                 position,

@@ -73,8 +73,8 @@ def repel_sites(
             view = sites.bent(precondition(state.theta), state.alpha)
         inner_state, info = kernel(rng_key, state.inner_state, view, **arguments)
         feature = state.feature if plain else inner_state.local.feature
-        valid = all_finite(feature)
-        closed = loop.close(state, feature, valid, valid & (not plain), jnp.ones((), bool))
+        always = jnp.ones((), bool)
+        closed = loop.close(state, feature, always, always, not plain)
         return (
             RepelState(
                 inner_state.position,
@@ -84,7 +84,7 @@ def repel_sites(
                 inner_state,
                 closed.feature,
                 (),
-                jnp.ones((), bool),
+                always,
                 closed.strength_state,
             ),
             RepelInfo(
@@ -92,7 +92,7 @@ def repel_sites(
                 closed.exponent,
                 info.evaluations,
                 jnp.zeros_like(info.evaluations),
-                info.is_finite & valid,
+                info.is_finite & closed.is_valid,
                 closed.is_hot,
                 closed.gain,
             ),
