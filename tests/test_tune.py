@@ -30,6 +30,13 @@ def test_unadjusted_kernels_get_a_step_with_little_bias(kernel):
     assert np.all(np.isfinite(warmup.positions))
 
 
+def test_a_chain_that_starts_where_only_tiny_steps_are_accepted_gets_away():
+    starts = jnp.full((8, 3), 0.1).at[0].set(30.0)
+    quartic = lambda x: -jnp.sum(x**4) / 4
+    warmup = _tune.adapt("mala", quartic, jax.random.key(0), starts, 400)
+    assert np.max(np.abs(warmup.positions)) < 5
+
+
 def test_an_unknown_kernel_is_named():
     with pytest.raises(ValueError, match=r"kernel must be one of 'mh', .* got 'gibbs'"):
         _tune.adapt("gibbs", log_gamma, jax.random.key(0), jnp.ones((2, 2)), 100)

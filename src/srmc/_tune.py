@@ -254,9 +254,11 @@ def _by_window(recipe, logdensity_fn, rng_key, positions, num_steps, spacing, op
 
 
 def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, spacing, options):
-    """Dual averaging of one step size over all chains, twice, then steps of the kernel itself.
+    """Dual averaging of the step size, twice, then steps of the kernel itself, which are kept.
 
-    After the first quarter of the steps each coordinate gets its scale; the second half is kept.
+    In the first quarter of the steps each chain has a step size of its own, so that one that
+    starts where none but tiny steps are accepted gets away. Then each coordinate gets its scale,
+    and in the second quarter all chains seek one step size together.
     """
     begin, update, final = dual_averaging_adaptation(recipe.acceptance)
     num_chains = len(jax.tree.leaves(positions)[0])
@@ -266,30 +268,32 @@ def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, spacing
     scores_of = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))
     flatten = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))
 
-    def search(positions, scale, first):
+    def search(positions, scale, first, together):
         pilot = lambda step_size: recipe.pilot(logdensity_fn, step_size, scale=scale, alpha=0.0)
 
         def one(carry, n):
             states, averaging = carry
-            states, info = _step_all(pilot(jnp.exp(averaging.log_step_size)), keys, n, states)
-            rate = jnp.mean(jnp.nan_to_num(info.inner_info.acceptance_rate))
-            return (states, update(averaging, rate)), None
+            step = lambda log_step_size, key, state: pilot(jnp.exp(log_step_size)).step(key, state)
+            states, info = jax.vmap(step)(averaging.log_step_size, _fold(keys, n), states)
+            rates = jnp.nan_to_num(info.inner_info.acceptance_rate)
+            rates = jnp.broadcast_to(jnp.mean(rates), rates.shape) if together else rates
+            return (states, jax.vmap(update)(averaging, rates)), None
 
         def several(carry, start):
             carry, _ = jax.lax.scan(one, carry, start + jnp.arange(thin))
             return carry, carry[0].position
 
-        carry = (jax.vmap(pilot(1.0).init)(positions), begin(1.0))
+        carry = (jax.vmap(pilot(1.0).init)(positions), jax.vmap(begin)(jnp.ones(num_chains)))
         carry, path = jax.lax.scan(several, carry, first + thin * jnp.arange(quarter // thin))
-        return carry[0].position, final(carry[1]), path
+        return carry[0].position, jax.vmap(final)(carry[1])[0], path
 
     @jax.jit
     def run(positions):
         dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
-        positions, _, path = search(positions, jnp.ones(dim), 0)
+        positions, _, path = search(positions, jnp.ones(dim), 0, together=False)
         seen = jax.tree.map(lambda x: x[len(x) // 2 :], path)
         scale = _scale(flatten(seen), flatten(scores_of(seen)))
-        positions, step_size, _ = search(positions, scale, quarter)
+        positions, step_size, _ = search(positions, scale, quarter, together=True)
         algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **options)
         last, late, spent = _late(algorithm, keys, positions, 2 * quarter, num_steps, spacing)
         return last, step_size, scale, *late, spent
@@ -300,9 +304,8 @@ def _by_acceptance(recipe, logdensity_fn, rng_key, positions, num_steps, spacing
     return last, options | {"step_size": step_size, "scale": scale}, draws, scores, total
 
 
-def _step_all(algorithm, keys, n, states):
-    fold = jax.vmap(lambda key: jax.random.fold_in(key, n))
-    return jax.vmap(algorithm.step)(fold(keys), states)
+def _fold(keys, n):
+    return jax.vmap(lambda key: jax.random.fold_in(key, n))(keys)
 
 
 def _late(algorithm, keys, positions, first, last, spacing):
@@ -310,7 +313,7 @@ def _late(algorithm, keys, positions, first, last, spacing):
 
     def one(carry, n):
         states, spent = carry
-        states, info = _step_all(algorithm, keys, n, states)
+        states, info = jax.vmap(algorithm.step)(_fold(keys, n), states)
         return (states, spent + jnp.sum(info.gradients)), None
 
     def several(carry, start):
