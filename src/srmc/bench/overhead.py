@@ -1,5 +1,6 @@
 """What repelling costs: time a step and time to compile, beside BlackJAX's kernel, in one run."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc import _run, _tune
 
 
 def overhead(
@@ -25,33 +27,35 @@ def overhead(
     """Rows with seconds a step (median over repeats, taken in turn) and seconds to compile.
 
     `ratio` divides each repeat's time by BlackJAX's of the same round, or on a discrete space,
-    where BlackJAX has no kernel, by the plain kernel's; its quartiles go along. The discrete ones
-    run 100 chains on an Ising model of 50 x 50 sites, a twentieth of the steps.
+    where BlackJAX has no kernel, by the plain kernel's; its quartiles go along. "self-tuned" is
+    what `srmc.sample` runs, all chains with one history. The discrete ones run 100 chains on an
+    Ising model of 50 x 50 sites, a twentieth of the steps.
     """
     logp = srmc.targets.logistic(num_data, dim).logdensity_fn
     metric = jnp.ones(dim)
     moving = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "moving"}
     fixed = moving | {"frame": "fixed"}
     tilted = {"alpha": 1.0, "surrogate": srmc.tilt()}
+    steps_of = {"hmc": (0.02, 10, metric), "mala": (0.002,), "nuts": (0.1, metric)}
+    hmc, mala, nuts = (
+        functools.partial(getattr(srmc, name), logp, *step) for name, step in steps_of.items()
+    )
     families = {
         "hmc": {
             "blackjax": blackjax.hmc(logp, 0.02, metric, 10),
-            "moving shift": srmc.hmc(logp, 0.02, 10, metric, **moving),
-            "fixed shift": srmc.hmc(logp, 0.02, 10, metric, **fixed),
-            "tilt": srmc.hmc(logp, 0.02, 10, metric, **tilted),
+            "moving shift": hmc(**moving),
+            "fixed shift": hmc(**fixed),
+            "tilt": hmc(**tilted),
         },
         "mala": {
             "blackjax": blackjax.mala(logp, 0.002),
-            "moving shift": srmc.mala(logp, 0.002, **moving),
-            "moving shift, every 5": srmc.mala(logp, 0.002, history_every=5, **moving),
-            "fixed shift": srmc.mala(logp, 0.002, **fixed),
-            "fixed shift, every 5": srmc.mala(logp, 0.002, history_every=5, **fixed),
-            "tilt": srmc.mala(logp, 0.002, **tilted),
+            "moving shift": mala(**moving),
+            "moving shift, every 5": mala(history_every=5, **moving),
+            "fixed shift": mala(**fixed),
+            "fixed shift, every 5": mala(history_every=5, **fixed),
+            "tilt": mala(**tilted),
         },
-        "nuts": {
-            "blackjax": blackjax.nuts(logp, 0.1, metric),
-            "moving shift": srmc.nuts(logp, 0.1, metric, **moving),
-        },
+        "nuts": {"blackjax": blackjax.nuts(logp, 0.1, metric), "moving shift": nuts(**moving)},
     }
     ising = srmc.targets.ising(srmc.targets.lattice(lattice, lattice), 0.43, 0.0)
     for name, build, arguments in (("gwg", srmc.gwg, ()), ("dlp", srmc.dlp, (0.2,))):
@@ -68,7 +72,10 @@ def overhead(
         algorithms = families[family]
         on_progress("overhead", done, len(kernels), family)
         starts, steps = jnp.zeros((num_chains, dim)), num_steps
-        if family in ("gwg", "dlp"):
+        if family in steps_of:
+            tuned = _self_tuned(family, logp, starts, num_steps)
+            algorithms["self-tuned"] = getattr(srmc, family)(logp, *steps_of[family], **tuned)
+        else:
             keys = jax.random.split(jax.random.key(0), 100)
             starts = jax.vmap(lambda key: srmc.Binary().random(key, ising.position))(keys)
             steps = max(1, num_steps // 20)
@@ -98,13 +105,20 @@ def overhead(
     return rows
 
 
+def _self_tuned(kernel, logdensity_fn, starts, num_steps):
+    """The keywords of repellence that a warm-up of the kernel finds."""
+    options = {"num_integration_steps": 10} if kernel == "hmc" else {}
+    warmup = _tune.adapt(kernel, logdensity_fn, jax.random.key(1), starts, 1000, **options)
+    return _tune.tune(kernel, warmup, num_steps)[1]
+
+
 def _compile(algorithm, starts, num_steps):
     """The compiled run, its first states, and the seconds it took to trace and compile it."""
 
     def run(states, key):
         def one(states, n):
             keys = jax.random.split(jax.random.fold_in(key, n), len(starts))
-            states, _ = jax.vmap(algorithm.step)(keys, states)
+            states, _ = jax.vmap(algorithm.step, axis_name=_run.CHAINS)(keys, states)
             return states, states.position
 
         return jax.lax.scan(one, states, jnp.arange(num_steps))
