@@ -16,7 +16,7 @@ from srmc._loop import relative_size
 from srmc._measure import ALPHA, Loop, measure, select, settings
 from srmc._strength import Seen
 
-MEASURED = 512  # draws a chain, at most, that are scored to measure the loop
+MEASURED = 512  # draws that are scored to measure the loop: of all, and of a chain at most
 
 
 class RebalanceState(NamedTuple):
@@ -91,7 +91,7 @@ def rebalance(
         Draws of any sampler, in order, (chain, draw, d) or (draw, d).
     score_fn
         The gradient of the log density at one draw, a JAX function; it is taken once a draw, and
-        for at most 512 draws a chain to measure the loop.
+        to measure the loop for a quarter of them or 512, whichever is more, up to 512 a chain.
     alpha
         The strength; 0 leaves the draws as they are.
     warmup
@@ -131,7 +131,8 @@ def _look_at(warmup: jax.Array, how: _How) -> Loop:
     length = warmup.shape[1]
     if length < 64:
         raise ValueError(f"warmup, or the draws, must be at least 64 a chain, got {length}")
-    spacing = -(-length // MEASURED)
+    scored = min(MEASURED, max(64, MEASURED // len(warmup), length // 4))
+    spacing = -(-length // scored)
     return _measured(warmup[:, ::-1][:, ::spacing][:, ::-1], how, spacing)
 
 

@@ -13,6 +13,8 @@ import numpy as np
 import srmc
 from srmc import _run, _tune
 
+Programs = dict[str, tuple[Callable[[], Any], float]]  # with the seconds it took to compile each
+
 
 def overhead(
     num_data: int = 1000,
@@ -21,7 +23,7 @@ def overhead(
     num_steps: int = 400,
     repeats: int = 15,
     lattice: int = 50,
-    kernels: tuple[str, ...] = ("hmc", "mala", "nuts", "gwg", "dlp"),
+    kernels: tuple[str, ...] = ("hmc", "mala", "nuts", "gwg", "dlp", "rebalance"),
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
     """Rows with seconds a step (median over repeats, taken in turn) and seconds to compile.
@@ -29,92 +31,81 @@ def overhead(
     `ratio` divides each repeat's time by BlackJAX's of the same round, or on a discrete space,
     where BlackJAX has no kernel, by the plain kernel's; its quartiles go along. "self-tuned" is
     what `srmc.sample` runs, all chains with one history. The discrete ones run 100 chains on an
-    Ising model of 50 x 50 sites, a twentieth of the steps.
+    Ising model of 50 x 50 sites, a twentieth of the steps. `srmc.rebalance` goes over draws that
+    are there, beside the gradients at all of them at once.
     """
     logp = srmc.targets.logistic(num_data, dim).logdensity_fn
-    metric = jnp.ones(dim)
-    moving = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "moving"}
-    fixed = moving | {"frame": "fixed"}
-    tilted = {"alpha": 1.0, "surrogate": srmc.tilt()}
-    steps_of = {"hmc": (0.02, 10, metric), "mala": (0.002,), "nuts": (0.1, metric)}
-    hmc, mala, nuts = (
-        functools.partial(getattr(srmc, name), logp, *step) for name, step in steps_of.items()
-    )
-    families = {
-        "hmc": {
-            "blackjax": blackjax.hmc(logp, 0.02, metric, 10),
-            "moving shift": hmc(**moving),
-            "fixed shift": hmc(**fixed),
-            "tilt": hmc(**tilted),
-        },
-        "mala": {
-            "blackjax": blackjax.mala(logp, 0.002),
-            "moving shift": mala(**moving),
-            "moving shift, every 5": mala(history_every=5, **moving),
-            "fixed shift": mala(**fixed),
-            "fixed shift, every 5": mala(history_every=5, **fixed),
-            "tilt": mala(**tilted),
-        },
-        "nuts": {"blackjax": blackjax.nuts(logp, 0.1, metric), "moving shift": nuts(**moving)},
-    }
-    ising = srmc.targets.ising(srmc.targets.lattice(lattice, lattice), 0.43, 0.0)
-    for name, build, arguments in (("gwg", srmc.gwg, ()), ("dlp", srmc.dlp, (0.2,))):
-        make = lambda build=build, arguments=arguments, **options: build(
-            ising.logdensity_fn, ising.space, *arguments, **options
-        )
-        families[name] = {
-            "plain": make(alpha=0.0),
-            "relaxed-gibbs": make(feature="relaxed-gibbs"),
-            "gibbs": make(feature="gibbs", differences=ising.differences),
-        }
+    starts = jnp.zeros((num_chains, dim))
     rows = []
     for done, family in enumerate(kernels):
-        algorithms = families[family]
         on_progress("overhead", done, len(kernels), family)
-        starts, steps = jnp.zeros((num_chains, dim)), num_steps
-        if family in steps_of:
-            tuned = _self_tuned(family, logp, starts, num_steps)
-            algorithms["self-tuned"] = getattr(srmc, family)(logp, *steps_of[family], **tuned)
-        else:
-            keys = jax.random.split(jax.random.key(0), 100)
-            starts = jax.vmap(lambda key: srmc.Binary().random(key, ising.position))(keys)
+        steps = num_steps
+        if family == "rebalance":
+            programs = _stored(logp, starts, num_steps)
+        elif family in ("gwg", "dlp"):
             steps = max(1, num_steps // 20)
-        compiled = {name: _compile(a, starts, steps) for name, a in algorithms.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in algorithms}
-        for _ in range(repeats):
-            for name, (run, states, _) in compiled.items():
-                began = time.perf_counter()
-                jax.block_until_ready(run(states, jax.random.key(0)))
-                seconds[name].append((time.perf_counter() - began) / steps)
-        first = next(iter(algorithms))
-        base = np.array(seconds[first])
-        for name, (_, _, compile_seconds) in compiled.items():
-            ratio = np.array(seconds[name]) / base
-            rows.append(
-                {
-                    "kernel": family,
-                    "variant": name,
-                    "microseconds_a_step": 1e6 * float(np.median(seconds[name])),
-                    "ratio": float(np.median(ratio)),
-                    "ratio_quartiles": [float(q) for q in np.quantile(ratio, [0.25, 0.75])],
-                    "compile_seconds": compile_seconds,
-                    "compile_ratio": compile_seconds / compiled[first][2],
-                }
-            )
+            programs = _discrete(family, lattice, steps)
+        else:
+            programs = _continuous(family, logp, starts, num_steps)
+        rows += _timed(family, programs, steps, repeats)
     on_progress("overhead", len(kernels), len(kernels), "")
     return rows
 
 
-def _self_tuned(kernel, logdensity_fn, starts, num_steps):
-    """The keywords of repellence that a warm-up of the kernel finds."""
-    options = {"num_integration_steps": 10} if kernel == "hmc" else {}
-    warmup = _tune.adapt(kernel, logdensity_fn, jax.random.key(1), starts, 1000, **options)
-    return _tune.tune(kernel, warmup, num_steps)[1]
+def _continuous(family, logp, starts, num_steps) -> Programs:
+    metric = jnp.ones(starts.shape[1])
+    step = {"hmc": (0.02, 10, metric), "mala": (0.002,), "nuts": (0.1, metric)}[family]
+    repelled = functools.partial(getattr(srmc, family), logp, *step)
+    moving = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "moving"}
+    fixed = moving | {"frame": "fixed"}
+    options = {"num_integration_steps": 10} if family == "hmc" else {}
+    warmup = _tune.adapt(family, logp, jax.random.key(1), starts, 1000, **options)
+    blackjax_step = (0.02, metric, 10) if family == "hmc" else step
+    algorithms = {
+        "blackjax": getattr(blackjax, family)(logp, *blackjax_step),
+        "moving shift": repelled(**moving),
+    }
+    if family == "mala":
+        algorithms |= {
+            "moving shift, every 5": repelled(history_every=5, **moving),
+            "fixed shift, every 5": repelled(history_every=5, **fixed),
+        }
+    if family != "nuts":
+        algorithms |= {
+            "fixed shift": repelled(**fixed),
+            "tilt": repelled(alpha=1.0, surrogate=srmc.tilt()),
+        }
+    algorithms["self-tuned"] = repelled(**_tune.tune(family, warmup, num_steps)[1])
+    return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
 
 
-def _compile(algorithm, starts, num_steps):
-    """The compiled run, its first states, and the seconds it took to trace and compile it."""
+def _discrete(family, lattice, num_steps) -> Programs:
+    ising = srmc.targets.ising(srmc.targets.lattice(lattice, lattice), 0.43, 0.0)
+    step = {"gwg": (), "dlp": (0.2,)}[family]
+    build = functools.partial(getattr(srmc, family), ising.logdensity_fn, ising.space, *step)
+    algorithms = {
+        "plain": build(alpha=0.0),
+        "relaxed-gibbs": build(feature="relaxed-gibbs"),
+        "gibbs": build(feature="gibbs", differences=ising.differences),
+    }
+    keys = jax.random.split(jax.random.key(0), 100)
+    starts = jax.vmap(lambda key: srmc.Binary().random(key, ising.position))(keys)
+    return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
 
+
+def _stored(logp, starts, num_draws) -> Programs:
+    warmup = _tune.adapt("nuts", logp, jax.random.key(1), starts, max(200, 2 * num_draws))
+    draws = warmup.draws[:, -num_draws:]
+    score = jax.grad(logp)
+    gradients = jax.jit(jax.vmap(jax.vmap(score)))
+    runs = {
+        "gradients": lambda: gradients(draws),
+        "all of it": lambda: srmc.rebalance(draws, score),
+    }
+    return {name: (run, _seconds(run)) for name, run in runs.items()}
+
+
+def _compile(algorithm, starts, num_steps) -> tuple[Callable[[], Any], float]:
     def run(states, key):
         def one(states, n):
             keys = jax.random.split(jax.random.fold_in(key, n), len(starts))
@@ -123,7 +114,36 @@ def _compile(algorithm, starts, num_steps):
 
         return jax.lax.scan(one, states, jnp.arange(num_steps))
 
-    states = jax.vmap(algorithm.init)(starts)
+    arguments = jax.vmap(algorithm.init)(starts), jax.random.key(0)
     began = time.perf_counter()
-    compiled = jax.jit(run).lower(states, jax.random.key(0)).compile()
-    return compiled, states, time.perf_counter() - began
+    compiled = jax.jit(run).lower(*arguments).compile()
+    return lambda: compiled(*arguments), time.perf_counter() - began
+
+
+def _seconds(run) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(run())
+    return time.perf_counter() - began
+
+
+def _timed(family: str, programs: Programs, num_steps: int, repeats: int) -> list[dict[str, Any]]:
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(repeats):
+        for name, (run, _) in programs.items():
+            seconds[name].append(_seconds(run) / num_steps)
+    first = next(iter(programs))
+    rows = []
+    for name, (_, compile_seconds) in programs.items():
+        ratio = np.array(seconds[name]) / np.array(seconds[first])
+        rows.append(
+            {
+                "kernel": family,
+                "variant": name,
+                "microseconds_a_step": 1e6 * float(np.median(seconds[name])),
+                "ratio": float(np.median(ratio)),
+                "ratio_quartiles": [float(q) for q in np.quantile(ratio, [0.25, 0.75])],
+                "compile_seconds": compile_seconds,
+                "compile_ratio": compile_seconds / programs[first][1],
+            }
+        )
+    return rows
