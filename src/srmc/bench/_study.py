@@ -199,6 +199,8 @@ def study(
         "kernel": case.kernel,
         "chains": chains,
         "alpha": alpha,
+        "seed": seed,
+        "dtype": str(mean.dtype),
         "replicates": replicates,
         "gradients_a_chain": float(np.mean(cost)),
         "non_finite_results": int(

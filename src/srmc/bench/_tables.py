@@ -102,21 +102,64 @@ _FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")
 def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
     """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
     rows = [row for row in rows if side in row["errors"]]
-    names = [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
+    names = _measured_names(rows, side)
     lines = [["kernel", "target", "gradients", *names]]
-    for kernel in dict.fromkeys(row["kernel"] for row in rows):
-        mine = [row for row in rows if row["kernel"] == kernel]
+    for kernel, mine in _by_kernel(rows):
         for row in mine:
             errors = [row["errors"][side].get(name) for name in names]
             cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
             lines.append([kernel, row["target"], f"{row['gradients_a_chain']:,.0f}", *cells])
-        line = [kernel, "geometric mean", ""]
-        for name in names:
-            ratios = [r["errors"][side].get(name, {}).get("ratio") for r in mine]
-            known = [r for r in ratios if r is not None and np.isfinite(r) and r > 0]
-            line.append(f"{np.exp(np.mean(np.log(known))):.3g}" if known else "")
-        lines.append(line)
+        means = [_geometric_mean(_ratios(mine, side, name)) for name in names]
+        lines.append([kernel, "geometric mean", "", *means])
     return lines
+
+
+def _measured_names(rows: list[dict], side: str) -> list[str]:
+    return [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
+
+
+def _by_kernel(rows: list[dict]) -> list[tuple[str, list[dict]]]:
+    names = dict.fromkeys(row["kernel"] for row in rows)
+    return [(name, [row for row in rows if row["kernel"] == name]) for name in names]
+
+
+def _ratios(rows: list[dict], side: str, name: str) -> dict[str, float]:
+    """By target, where there is one."""
+    found = {row["target"]: row["errors"][side].get(name, {}).get("ratio") for row in rows}
+    return {target: r for target, r in found.items() if r is not None and np.isfinite(r) and r > 0}
+
+
+def _geometric_mean(ratios: dict[str, float]) -> str:
+    return f"{np.exp(np.mean(np.log(list(ratios.values())))):.3g}" if ratios else ""
+
+
+def _summary_lines(rows: list[dict]) -> list[str]:
+    """A line a kernel: geometric means over targets, and the largest of all."""
+    names = _measured_names(rows, "repelled")
+    lines = ["| kernel | targets | " + " | ".join(names) + " |", "|---|---:|" + "---|" * len(names)]
+    for kernel, mine in _by_kernel(rows):
+        cells = []
+        for name in names:
+            ratios = _ratios(mine, "repelled", name)
+            worst = max(ratios, key=lambda target: ratios[target], default=None)
+            most = "" if worst is None else f"; at most {ratios[worst]:.3g} ({worst})"
+            cells.append(_geometric_mean(ratios) + most)
+        lines.append(f"| {kernel} | {len(mine)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _median_lines(rows: list[dict]) -> list[str]:
+    """Where the error of the ratio is above a fifth of it, the ratio of medians over replicates."""
+    names = _measured_names(rows, "repelled")
+    lines = ["| kernel | target | " + " | ".join(names) + " |", "|---|---|" + "---:|" * len(names)]
+    for row in rows:
+        errors = row["errors"]["repelled"]
+        if any(e["error"] > 0.2 * e["ratio"] for e in errors.values()) and all(
+            "median_ratio" in e for e in errors.values()
+        ):
+            cells = [f"{errors[n]['median_ratio']:.3f}" if n in errors else "" for n in names]
+            lines.append(f"| {row['kernel']} | {row['target']} | " + " | ".join(cells) + " |")
+    return lines if len(lines) > 2 else []
 
 
 def _cell(ratio: float, error: float) -> str:
@@ -161,16 +204,17 @@ def noharm_page(rows: list[dict]) -> str:
         "moments of Student-t with 3 degrees of freedom have errors of infinite variance.",
         "",
     ]
-    groups = sorted({(row["chains"], str(row["alpha"])) for row in rows}, key=_auto_first)
-    for chains, alpha in groups:
-        mine = [r for r in rows if (r["chains"], str(r["alpha"])) == (chains, alpha)]
+    for (alpha, chains, dtype, seed), mine in _groups(rows):
+        what = "one chain" if chains == 1 else f"{chains} chains, pooled, one history"
+        what += f", {dtype}" * (dtype != "float32") + f", seed {seed}" * (seed != 0)
         for side, title in sides.items():
             if not any(side in row["errors"] for row in mine):
                 continue
-            what = "one chain" if chains == 1 else f"{chains} chains, pooled, one history"
             if alpha != "auto":
                 title = f"Repelled, alpha dealt out from {alpha}"
             parts += [f"## {title}, {what}", ""]
+            if side == "repelled":
+                parts += ["In short, geometric means over targets:", "", *_summary_lines(mine), ""]
             head, *lines = ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
             parts += [head, "|---|---|" + "---:|" * (head.count("|") - 3), *lines]
             parts += [""]
@@ -183,12 +227,20 @@ def noharm_page(rows: list[dict]) -> str:
                     f"{runs:,} runs.",
                     "",
                 ]
+                medians = _median_lines(mine)
+                if medians:
+                    wide = "Where an error is above a fifth of its ratio, the ratios of medians:"
+                    parts += [wide, "", *medians, ""]
     return "\n".join(parts)
 
 
-def _auto_first(group: tuple[int, str]) -> tuple[bool, int]:
-    chains, alpha = group
-    return alpha != "auto", chains
+def _groups(rows: list[dict]) -> list[tuple[tuple[str, int, str, int], list[dict]]]:
+    """Rows of one alpha, number of chains, dtype and seed; alpha="auto" and one chain first."""
+    groups: dict[tuple[str, int, str, int], list[dict]] = {}
+    for row in rows:
+        key = str(row["alpha"]), row["chains"], row["dtype"], row["seed"]
+        groups.setdefault(key, []).append(row)
+    return sorted(groups.items(), key=lambda group: (group[0][0] != "auto", *group[0][1:]))
 
 
 def coverage_cells(rows: list[dict]) -> list[list[str]]:
