@@ -200,7 +200,9 @@ def noharm_page(rows: list[dict]) -> str:
         "all covariances, quantiles (5, 25, 50, 75, 95%) and the probability beyond 1.5 standard "
         "deviations, averaged over coordinates, with the jackknife error over replicates. "
         "Gradients are those of a chain's draws; what repelled chains spend beyond it, in warm-up "
-        "too, shortens them. For random-walk Metropolis two densities count as a gradient. Second "
+        "too, shortens them; where repellence stays off, all of the plain draws count (the scores "
+        "that random-walk Metropolis took in warm-up are not charged then). For random-walk "
+        "Metropolis two densities count as a gradient. Second "
         "moments of Student-t with 3 degrees of freedom have errors of infinite variance.",
         "",
     ]
