@@ -126,3 +126,31 @@ def test_wrong_coordinates_are_named():
         srmc.scalings(root=jnp.ones((2, 2, 2)))
     with pytest.raises(TypeError, match="field must be"):
         srmc.along("affine")
+    with pytest.raises(ValueError, match=r"root must be square, got shape \(2, 3\)"):
+        srmc.shears(root=jnp.ones((2, 3)))
+    for root in (jnp.ones((2, 2)), jnp.array([1.0, 0.0]), jnp.array([1.0, jnp.nan])):
+        with pytest.raises(ValueError, match="root must be finite and invertible"):
+            srmc.scalings(root=root)
+    with pytest.raises(ValueError, match="preconditioner must have the structure of theta"):
+        srmc.along(srmc.affine(), 1.0).precondition((jnp.ones(2), jnp.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: srmc.affine(full="yes"), TypeError, "full must be True or False"),
+        (lambda: srmc.combined(), TypeError, "fields must be fields, one or more"),
+        (lambda: srmc.combined(srmc.shift()), TypeError, "fields must be fields"),
+        (lambda: srmc.field(1.0), TypeError, "vector_field must be a function"),
+        (lambda: srmc.field(jnp.sin, 1.0), TypeError, "divergence must be a function"),
+        (lambda: srmc.field(jnp.sum).init(jnp.ones(2)), ValueError, "vector_field must return"),
+        (
+            lambda: srmc.field(jnp.sin, jnp.cos).init(jnp.ones(2)),
+            ValueError,
+            r"divergence must return a scalar, got shape \(2,\)",
+        ),
+    ],
+)
+def test_bad_fields_are_named(make, error, words):
+    with pytest.raises(error, match=words):
+        make()

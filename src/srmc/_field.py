@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_number, is_concrete
+from srmc._target import all_finite
 
 PyTree = Any
 FARTHEST = 10.0  # root mean square of what a linear map moves a draw by, in whitened coordinates
@@ -134,12 +135,16 @@ def shears(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
 
 def affine(center: Any = None, root: Any = None, *, full: bool = False) -> Field:
     """Scalings, or with `full` all symmetric linear maps, then shifts of one unit at most."""
+    if not isinstance(full, bool):
+        raise TypeError(f"full must be True or False, got {full!r}")
     linear = shears if full else scalings
     return combined(linear(center, root), translations(root, limit=1.0))
 
 
 def combined(*fields: Field) -> Field:
     """Several fields at once: the features of all, and their flows one after the other."""
+    if not fields or not all(isinstance(field, Field) for field in fields):
+        raise TypeError(f"fields must be fields, one or more, got {fields!r}")
 
     def flow(x, weights):
         for field, w in zip(fields, weights, strict=True):
@@ -169,6 +174,9 @@ def field(
     takes `num_steps` steps of Runge and Kutta's method of order 4.
     """
     check_count("num_steps", num_steps)
+    for name, function in (("vector_field", vector_field), ("divergence", divergence)):
+        if not (callable(function) or (name == "divergence" and function is None)):
+            raise TypeError(f"{name} must be a function of a position, got {function!r}")
 
     def trace(x):
         flat, unravel = ravel_pytree(x)
@@ -191,7 +199,19 @@ def field(
 
         return jax.lax.fori_loop(0, num_steps, one, x)
 
-    return Field(lambda x: jnp.zeros((), ravel_pytree(x)[0].dtype), feature, flow)
+    def init(x):
+        shapes = lambda tree: str(jax.tree.map(jnp.shape, tree))
+        expected, out = shapes(x), shapes(jax.eval_shape(vector_field, x))
+        if out != expected:
+            raise ValueError(f"vector_field must return what x is, {expected}, got {out}")
+        if divergence is not None and jnp.shape(jax.eval_shape(divergence, x)) != ():
+            raise ValueError(
+                "divergence must return a scalar, got shape "
+                f"{jnp.shape(jax.eval_shape(divergence, x))}"
+            )
+        return jnp.zeros((), ravel_pytree(x)[0].dtype)
+
+    return Field(init, feature, flow)
 
 
 def _within(v, limit):
@@ -207,8 +227,11 @@ class _Coordinates:
         self.root = jnp.ones(()) if root is None else jnp.asarray(root)
         if self.root.ndim > 2:
             raise ValueError(f"root must be a vector or a matrix, got shape {self.root.shape}")
-        if self.root.ndim == 2:
-            self.inverse = jnp.linalg.inv(self.root)
+        if self.root.ndim == 2 and self.root.shape[0] != self.root.shape[1]:
+            raise ValueError(f"root must be square, got shape {self.root.shape}")
+        self.inverse = jnp.linalg.inv(self.root) if self.root.ndim == 2 else 1 / self.root
+        if is_concrete(self.root) and not all_finite((self.root, self.inverse)):
+            raise ValueError(f"root must be finite and invertible, got {root}")
 
     def zeros(self, x):
         flat = jnp.zeros_like(ravel_pytree(x)[0])

@@ -82,6 +82,11 @@ def along(field: Field, preconditioner: Any = None) -> Surrogate:
             return theta
         if callable(preconditioner):
             return preconditioner(theta)
+        expected, given = (str(jax.tree.structure(t)) for t in (theta, preconditioner))
+        if expected != given:
+            raise ValueError(
+                f"preconditioner must have the structure of theta, {expected}, got {given}"
+            )
         return jax.tree.map(lambda t, a: jnp.asarray(a, t.dtype) * t, theta, preconditioner)
 
     return Surrogate(None, precondition, 0, 1, 0, field, carries=True)

@@ -42,6 +42,8 @@ def as_position(position: PyTree) -> PyTree:
                 f"{where} must be floating point for a continuous kernel, got {leaf.dtype}; "
                 "convert it, or use a sampler for discrete spaces"
             )
+        if leaf.size == 0:
+            raise ValueError(f"{where} must hold at least one number, got shape {leaf.shape}")
     return position
 
 
