@@ -81,12 +81,12 @@ def test_lock_in_is_broken():
     target = srmc.targets.eight_schools()
     start = jax.flatten_util.ravel_pytree(target.position)
     logdensity_fn = lambda x: target.logdensity_fn(start[1](x))
-    starts = 0.1 * jax.random.normal(jax.random.key(0), (16, 10))
+    starts = 0.1 * jax.random.normal(jax.random.key(0), (64, 10))
     options = {"surrogate": srmc.shift(), "frame": "fixed", "gain": srmc.gain(0.6)}
     bare = run(srmc.nuts(logdensity_fn, 0.4, alpha=10.0, **options), starts, 400)
-    guard = srmc.watched(10.0, recovery=0.001)
-    guarded = run(srmc.nuts(logdensity_fn, 0.4, alpha=guard, **options), starts, 400)
-    moves = lambda out: np.mean(np.any(np.diff(out.draws[:, 200:], axis=1) != 0, axis=2))
-    assert moves(bare) < 0.1
-    assert moves(guarded) > 0.8
+    guarded = run(srmc.nuts(logdensity_fn, 0.4, alpha=srmc.watched(10.0), **options), starts, 400)
+    moves = lambda out: np.mean(np.any(np.diff(out.draws[:, 200:], axis=1) != 0, axis=2), axis=1)
+    assert np.mean(moves(bare)) < 0.1
+    assert np.mean(moves(guarded)) > 0.9
+    assert np.sum(moves(guarded) < 0.1) <= 1  # of 64 chains
     assert guarded.stats["is_hot"].mean() > 0.01

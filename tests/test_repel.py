@@ -259,6 +259,18 @@ def test_the_surrogate_stands_still_between_updates_of_the_history():
 
 
 @pytest.mark.usefixtures("x64")
+def test_a_fixed_frame_carries_the_chain_when_the_guard_lowers_alpha():
+    """Then the base coordinate X - alpha theta changes only where the kernel moved it."""
+    guard = srmc.watched(5.0, limit=0.01)
+    algorithm = srmc.mala(log_gamma, 1e-12, alpha=guard, surrogate=srmc.shift(), frame="fixed")
+    start = jnp.array([2.0, -1.0])
+    seen = lambda s, i: (s.position, s.alpha * s.theta, i.is_hot)
+    _, (x, shift, hot) = short_chain(algorithm, jax.random.key(0), start, 20, seen)
+    assert np.all(hot[1:])
+    assert np.max(np.abs(shift)) > 0.5
+    np.testing.assert_allclose(np.diff(x - shift, axis=0)[1:], 0, atol=1e-4)
+
+
 def test_alpha_stands_still_with_the_surrogate():
     algorithm = srmc.mala(log_gamma, 0.1, history_every=4, alpha=srmc.capped(1.0, 1000))
     _, alpha = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 12, lambda s, i: s.alpha)
@@ -375,10 +387,11 @@ def test_options_may_be_traced():
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("mode", MODES)
-def test_wrappers_stack(mode):
+@pytest.mark.parametrize("alpha", [0.5, srmc.watched(0.5, limit=0.1)], ids=["fixed", "hot"])
+def test_wrappers_stack(mode, alpha):
     """Repelling a plain wrapper is repelling what it wraps."""
     wrapped = lambda f, step_size: srmc.mala(f, step_size, alpha=0.0)
-    options = {"step_size": 0.1, "alpha": 0.5, **MODES[mode]}
+    options = {"step_size": 0.1, "alpha": alpha, **MODES[mode]}
     runs = [
         short_chain(
             srmc.repel(algorithm, log_gamma, **options),
@@ -460,6 +473,7 @@ def test_bad_options_are_named(options, error, words):
         (log_gamma, jnp.ones(2, int), TypeError, "position must be floating point .* got int32"),
         (log_gamma_tree, {"a": 1.0, "b": [1]}, TypeError, r"position\['b'\]\[0\] must be floating"),
         (log_gamma, {}, ValueError, "position must hold at least one number"),
+        (log_gamma, jnp.ones(0), ValueError, r"at least one number, got shape \(0,\)"),
         (3.0, jnp.ones(2), TypeError, "logdensity_fn must be a function of a position, got 3.0"),
         (lambda x: -jnp.linalg.norm(x), jnp.zeros(2), ValueError, "the gradient of logdensity_fn"),
     ],

@@ -121,6 +121,13 @@ class Kernel:
             return state._replace(inner_state=self.rescore(logdensity_fn, state.inner_state))
         return state
 
+    def carry(self, state: Any, move: Callable[[PyTree], PyTree]) -> Any:
+        """The state moved elsewhere; what it caches of the target is left for `rescore`."""
+        new = {"position": move(state.position)}
+        if hasattr(state, "inner_state"):
+            new["inner_state"] = self.carry(state.inner_state, move)
+        return state._replace(**new)
+
     def rescore_calls(self, state: Any) -> tuple[int, int]:
         """How many plain values and how many gradients `rescore` takes."""
         if not hasattr(state, "logdensity") and hasattr(state, "inner_state"):

@@ -236,6 +236,13 @@ def repel(
         learns = not plain or hasattr(inner_state, "logdensity_grad")
         closed = loop.close(state, feature, inside | moving, inside, learns)
         is_finite &= closed.is_valid & inside
+        if bends and surrogate.carries:
+            # A target that jumps back would leave the chain where nothing is accepted.
+            shift = lambda alpha, theta: optax.tree.scale(alpha, surrogate.precondition(theta))
+            jump = optax.tree.sub(shift(closed.alpha, closed.theta), shift(alpha, theta))
+            carried = kernel.carry(inner_state, lambda x: field.flow(x, jump))
+            inner_state = optax.tree.where(closed.is_hot, carried, inner_state)
+            position = inner_state.position
         return (
             RepelState(
                 position,

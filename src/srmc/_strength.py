@@ -159,10 +159,17 @@ def guarded(
 
 
 class WatchState(NamedTuple):
-    """What `watched` carries: means of the squared exponent and of the size, and the share left."""
+    """What `watched` carries.
+
+    heat, size, refused
+        Running means of the squared exponent, of the size, and of steps that were not finite.
+    share
+        The share of alpha that is left.
+    """
 
     heat: jax.Array
     size: jax.Array
+    refused: jax.Array
     share: jax.Array
     is_hot: jax.Array
     inner_state: Any
@@ -176,9 +183,12 @@ def watched(
     The root mean square of the exponent scale `alpha |(A theta)·s|` over about `memory` steps is
     the size of the push in units of the target's own score, whatever the preconditioner. Above
     `limit`, and at every step that met something not finite, alpha falls by a tenth; below half
-    the limit it recovers by the share `recovery` a step. Also, the loop's rate
-    `gamma alpha (A s)·s / d`, measured over ten times as many steps, is kept below `rate`, which
-    catches a preconditioner that is off. `info.is_hot` tells when alpha was lowered.
+    the limit, and while such steps are less than one in a hundred, it recovers by the share
+    `recovery` a step. Also, the loop's rate `gamma alpha (A s)·s / d`, measured over ten times as
+    many steps, is kept below `rate`, which catches a preconditioner that is off.
+
+    `info.is_hot` tells when alpha was lowered. In the fixed frame of a shift the target then jumps
+    back, and the chain is carried along, since it would be left where nothing is accepted.
     """
     check_number("limit", limit, above=0.0)
     check_number("rate", rate, above=0.0)
@@ -189,22 +199,24 @@ def watched(
     def init():
         first, inner_state = inner.init()
         zero, one = jnp.zeros(()), jnp.ones(())
-        return first, WatchState(zero, zero, one, jnp.zeros((), bool), inner_state)
+        return first, WatchState(zero, zero, zero, one, jnp.zeros((), bool), inner_state)
 
     def update(state, seen):
         wanted, inner_state = inner.update(state.inner_state, seen)
         # One wild step alone must not pass for many.
         exponent = jnp.clip(jnp.nan_to_num(seen.exponent, nan=jnp.inf), max=4 * limit)
         heat = state.heat + (exponent**2 - state.heat) / memory
-        weight = jnp.maximum(1 / (10 * memory), 1 / jnp.maximum(seen.step, 1))
-        size = state.size + weight * (jnp.where(seen.is_finite, seen.size, 0) - state.size)
+        over = lambda steps: jnp.maximum(1 / steps, 1 / jnp.maximum(seen.step, 1)).astype(float)
+        size = jnp.where(seen.is_finite, seen.size, 0).astype(float)
+        size = state.size + over(10 * memory) * (size - state.size)
+        refused = state.refused + over(50 * memory) * (~seen.is_finite - state.refused)
         is_hot = (heat > limit**2) | ~seen.is_finite
-        cool = heat < (limit / 2) ** 2
+        cool = (heat < (limit / 2) ** 2) & (refused < 0.01)
         change = jnp.where(is_hot, 0.9, jnp.where(cool, 1 + recovery, 1.0))
         share = jnp.clip(change * state.share, 1e-9, 1.0)
         most = rate / jnp.maximum(seen.gamma * size, jnp.finfo(float).tiny)
         is_hot |= most < share * wanted
-        state = WatchState(heat, size.astype(float), share, is_hot, inner_state)
+        state = WatchState(heat, size, refused, share, is_hot, inner_state)
         return jnp.minimum(share * wanted, most.astype(float)), state
 
     return Strength(init, update)
