@@ -54,6 +54,55 @@ def test_large_dimensions_are_diagonal():
     np.testing.assert_allclose(loop.root**2, scale**2, rtol=0.35)
 
 
+def turning_draws(retained, length, seed=0):
+    """Autoregressions of a white Gaussian that keep so much a step, in rotated coordinates."""
+    rng = np.random.default_rng(seed)
+    retained = np.asarray(retained)
+    modes = np.linalg.qr(rng.normal(size=(len(retained),) * 2))[0]
+    y = rng.normal(size=(2, len(retained)))
+    draws = []
+    for _ in range(length):
+        y = retained * y + np.sqrt(1 - retained**2) * rng.normal(size=y.shape)
+        draws.append(y @ modes.T)
+    return jnp.asarray(np.stack(draws, axis=1)), modes
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("retained", [[0.99, 0.5, 0.4, 0.3], [0.6, 0.5, 0.4, 0.3]])
+def test_coordinates_are_turned_to_slow_modes_only(retained):
+    draws, modes = turning_draws(retained, 4000)
+    loop = _measure.measure(draws, -draws, 10_000)
+    aligned = np.max(np.abs(modes.T @ np.asarray(loop.root)), axis=0)
+    assert np.all(aligned > 0.9) == (max(retained) > 0.9), aligned
+
+
+@pytest.mark.usefixtures("x64")
+def test_coordinates_are_coupled_where_that_explains_covariances():
+    draws, scores, _ = gaussian_draws(2, 1000, 4)
+    linear, _ = _measure.select(_measure.measure(draws, scores, 1000)).factors
+    assert np.all(np.asarray(linear) > 0)
+
+    rng = np.random.default_rng(0)  # Neal's funnel
+    v = 3 * rng.normal(size=(2, 1000, 1))
+    x = np.exp(v / 2) * rng.normal(size=(2, 1000, 3))
+    slope = -v / 9 + np.sum(np.exp(-v) * x**2 - 1, axis=2, keepdims=True) / 2
+    draws, scores = (
+        jnp.asarray(np.concatenate(z, axis=2)) for z in ((v, x), (slope, -np.exp(-v) * x))
+    )
+    linear, _ = _measure.select(_measure.measure(draws, scores, 1000)).factors
+    assert np.all((np.asarray(linear) > 0) == np.eye(4, dtype=bool))
+
+
+@pytest.mark.usefixtures("x64")
+def test_scores_of_a_wall_are_told_from_chance():
+    """Of a Gaussian no chain in 200 is taken for off; of half of one each is."""
+    offset = jax.jit(lambda x: _measure.measure(x, -x, 1000).offset)
+    whole = [turning_draws([0.85, 0.5, 0.3], 500, seed)[0] for seed in range(200)]
+    assert np.all(jax.lax.map(offset, jnp.stack(whole)) <= 1)
+    half = np.abs(np.random.default_rng(0).normal(size=(20, 2, 500, 3)))
+    assert np.all(jax.lax.map(offset, jnp.asarray(half)) > 1)
+
+
 def test_scores_that_explain_nothing_leave_repellence_off():
     rng = np.random.default_rng(0)
     draws, scores = (jnp.asarray(rng.normal(size=(2, 500, 3))) for _ in range(2))

@@ -68,16 +68,48 @@ def test_pieces_give_what_one_pass_gives():
 
 def test_scores_that_are_not_finite_keep_the_draw():
     x = draws(1)
-    broken = lambda z: jnp.where(z[0] > 2, jnp.nan, score(z))
-    out = srmc.rebalance(x, broken, warmup=np.minimum(x, 1.9))
+    broken = lambda z: jnp.where(z[0] > 3.2, jnp.nan, score(z))
+    with pytest.warns(UserWarning, match="of 4000 draws stayed as they were"):
+        out = srmc.rebalance(x, broken, warmup=np.where(x[..., :1] > 3.2, 1, x))
     assert np.all(np.isfinite(out))
-    assert np.any(out != x)
+    far = x[..., 0] > 4  # no move leads back from there
+    assert np.any(far)
+    np.testing.assert_array_equal(out[far], x[far])
+    assert np.mean(np.any(out != x, axis=2)) > 0.9
+    with pytest.warns(UserWarning, match="explain nothing of their errors, or are not all finite"):
+        np.testing.assert_array_equal(srmc.rebalance(x, broken), x)
 
 
-def test_a_wrong_score_does_little():
-    """The score of a target ten times as wide: moves stay bounded."""
+def test_draws_stay_within_bounds():
+    """Of exponential variables, whose score is not 0 on average."""
+    x = np.random.default_rng(0).exponential(size=(4, 500, 2)).astype(np.float32)
+    density = lambda z: jnp.where(jnp.all(z > 0), -jnp.sum(z), -jnp.inf)
+    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+        np.testing.assert_array_equal(srmc.rebalance(x, jax.grad(density)), x)
+    with (
+        pytest.warns(UserWarning, match="repelled draws are off the target"),
+        pytest.warns(UserWarning, match="draws stayed as they were"),
+    ):
+        out = srmc.rebalance(x, jax.grad(density), alpha=10.0, logdensity_fn=density)
+    assert np.all(out > 0)
+
+
+def test_double_precision_is_kept():
+    x = draws(0).astype(float) + 1e-9 * np.arange(4)
+    out = srmc.rebalance(x, score)
+    assert out.dtype == np.float64
+    np.testing.assert_allclose(out, srmc.rebalance(x.astype(np.float32), score), atol=1e-5)
+    np.testing.assert_array_equal(srmc.rebalance(x, score, alpha=0.0), x)
+
+
+def test_a_wrong_score_is_noticed_and_does_little():
+    """The score of a target ten times as wide."""
     x = draws(2)
-    out = srmc.rebalance(x, lambda z: score(z) / 100)
+    wrong = lambda z: score(z) / 100
+    with pytest.warns(UserWarning, match="a wrong gradient, .* repellence stays off"):
+        np.testing.assert_array_equal(srmc.rebalance(x, wrong), x)
+    with pytest.warns(UserWarning, match="repelled draws are off the target"):
+        out = srmc.rebalance(x, wrong, alpha=10.0)
     assert np.sqrt(np.mean((out - x) ** 2)) < 10
     assert np.all(np.isfinite(out))
 
@@ -93,6 +125,8 @@ def test_a_wrong_score_does_little():
         (lambda x: srmc.rebalance(x, score, alpha="high"), "alpha must be one of"),
         (lambda x: srmc.rebalance(x, score, form="spin"), "form must be one of"),
         (lambda x: srmc.rebalance(x[:, :20], score), "at least 64 a chain"),
+        (lambda x: srmc.rebalance(x, score, warmup=x[..., :3]), "warmup must have d = 4"),
+        (lambda x: srmc.rebalance(x, score, logdensity_fn=score), "logdensity_fn must return"),
         (lambda x: srmc.rebalancing(score, x, 10)[1](None, x[:1]), "draws must be"),
     ],
 )
@@ -101,9 +135,17 @@ def test_bad_input_is_named(call, message):
         call(draws(0, 2, 100))
 
 
-def test_a_score_must_be_a_function():
-    with pytest.raises(TypeError, match="score_fn must be a function"):
-        srmc.rebalance(draws(0, 1, 100), 3.0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score_fn": 3.0}, "score_fn must be a function"),
+        ({"score_fn": score, "logdensity_fn": 3.0}, "logdensity_fn must be a function"),
+        ({"score_fn": score, "shared_history": 1}, "shared_history must be True or False"),
+    ],
+)
+def test_a_wrong_type_is_named(options, message):
+    with pytest.raises(TypeError, match=message):
+        srmc.rebalance(draws(0, 1, 100), **options)
 
 
 def test_a_target_in_large_dimensions_is_not_squared():

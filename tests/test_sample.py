@@ -274,3 +274,25 @@ def test_non_finite_places_are_counted_and_survived():
     hole = lambda x: jnp.where(jnp.abs(x[0] - 1.0) < 0.1, jnp.nan, log_gamma(x))
     result = srmc.sample(hole, **QUICK | {"kernel": "mh"})
     assert np.all(np.isfinite(result.draws["x"]))
+
+
+def test_a_wall_is_noticed_and_left_alone():
+    """A half-normal, whose mean score is not 0; so is that of any density with an edge."""
+    half = lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), -jnp.inf)
+    options = QUICK | {"initial_position": np.ones(2, np.float32), "num_warmup": 1000}
+    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+        result = srmc.sample(half, **options)
+    assert np.all(result.stats["alpha"] == 0)
+    assert result.about["measured"]["offset"] > 1
+    with pytest.warns(UserWarning, match="repelled draws are off the target"):
+        srmc.sample(half, **options | {"alpha": 3.0})
+
+
+def test_a_chain_that_follows_the_pilots_is_not_left_behind():
+    quartic = lambda x: -jnp.sum(x**4) / 4
+    starts = [np.full(2, 0.1, np.float32)] * 34
+    starts[33] = np.full(2, 30.0, np.float32)
+    options = QUICK | {"num_chains": 34, "initial_position": starts}
+    with pytest.warns(UserWarning, match="go on from where others are after warm-up: 1"):
+        result = srmc.sample(quartic, **options)
+    assert np.max(np.abs(result.draws["x"])) < 5

@@ -5,24 +5,28 @@ features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha)
 derives what is used here.
 """
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import scipy.stats
 
 from srmc._field import Field, affine, total_feature, translations
 from srmc._history import Gain
 from srmc._strength import watched
 from srmc._surrogate import along
 from srmc._target import all_finite
+from srmc._whiten import slow_modes, whiten
 
 FULL_UP_TO = 64  # dimensions; beyond, scalings take the place of all linear maps
-DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothing is d x d
 ALPHA = 10.0
 RHO = 0.8
 TOLERANCE = 0.1
-USEFUL = 0.15  # the share that features must explain, or they do not act
+COUPLED = 0.3  # the share of covariances' errors to be explained, or coordinates act alone
+WORTH = 3.0  # the errors that features explain, over those that thinning them adds
 NUM_BATCHES = 16
+MISTAKES = 1e-5  # how often chance alone may pass for features that are not 0 on average
 
 
 class Loop(NamedTuple):
@@ -45,6 +49,9 @@ class Loop(NamedTuple):
         all covariances, that the features explain.
     exponent
         The expected root mean square of the exponent scale.
+    offset
+        The largest mean of a feature, over the largest that chance allows. Above 1 they are not 0,
+        as where the density has a jump or a wall, and the loop would push draws off the target.
     """
 
     center: jax.Array
@@ -58,6 +65,7 @@ class Loop(NamedTuple):
     explained_squares: jax.Array
     explained_products: jax.Array
     exponent: jax.Array
+    offset: jax.Array
 
 
 def measure(
@@ -74,8 +82,11 @@ def measure(
     that will share a history.
     """
     dim = draws.shape[-1]
-    center, root, y = _whiten(draws, scores)
+    center, root, y = whiten(draws, scores)
     s = scores * root[None, None] if root.ndim == 1 else scores @ root
+    if root.ndim == 2:
+        turn = slow_modes(s)
+        root, s, y = root @ turn, s @ turn, y @ turn
     time = jnp.maximum(spacing * autocorrelation_times(s), 1.0)
     square_time = jnp.maximum(spacing * autocorrelation_times(s**2), 1.0)
 
@@ -120,6 +131,7 @@ def measure(
         _explained(y**2, -2 * scaled / scale_square[None, None]),
         explained_products,
         exponent,
+        _offset(s, scaled),
     )
     # A chain that overflowed or never moved tells nothing; then there is no push.
     known = all_finite(loop)
@@ -131,19 +143,41 @@ def measure(
 
 
 def select(loop: Loop, history_every: jax.typing.ArrayLike = 1) -> Loop:
-    """Switch the loop off if the scores explain too little of the means.
+    """Switch off what would be of no use, or do harm.
 
-    If the history sees one draw of many, what decorrelates in between would only add noise, and
-    is left out; what is left moves at half the rate, since scalings do not make up for shifts.
+    That is everything, if the features are not 0 on average or explain too little of the means; and
+    what couples coordinates, if it explains too little of the covariances. If the history sees one
+    draw of many, what decorrelates in between adds noise: such features are left out, and all of
+    them if they explain no more than that. What is left moves at half the rate, since scalings do
+    not make up for shifts.
     """
     thinned = jnp.asarray(history_every) > 1
     lost, lost_square = (_thinning(time, history_every) for time in (loop.time, loop.square_time))
-    on = jnp.mean(loop.explained * (1 - lost)) > jnp.where(thinned, 4 * USEFUL, USEFUL)
+    on = (loop.offset <= 1) & (jnp.mean(loop.explained) > WORTH * jnp.mean(lost))
     linear, shifts = loop.factors
-    is_slow = lost_square < 0.3
-    keep = is_slow[:, None] & is_slow[None] if linear.ndim == 2 else is_slow
+    keep = lost_square < 0.3
+    if linear.ndim == 2:
+        coupled = (loop.explained_products > COUPLED) | jnp.eye(len(shifts), dtype=bool)
+        keep = keep[:, None] & keep[None] & coupled
     factors = jnp.where(on & keep, linear, 0.0), jnp.where(on & (lost < 0.3), shifts, 0.0)
     return loop._replace(factors=factors, rate=jnp.where(thinned, loop.rate / 2, loop.rate))
+
+
+def is_on(loop: Loop) -> jax.Array:
+    """Whether any feature acts."""
+    return jnp.any(jnp.array([jnp.any(factor > 0) for factor in loop.factors]))
+
+
+def warn_of_offset(loop: Any, is_auto: bool) -> None:
+    """Say that the features are not 0 on average, and what follows."""
+    if getattr(loop, "offset", 0.0) > 1:
+        then = "repellence stays off" if is_auto else "repelled draws are off the target"
+        warnings.warn(
+            "the mean score of the draws is not 0: the log density has a jump, a wall or a wrong "
+            f"gradient, or the chains have not settled; {then}. Use unbounded parameters, a longer "
+            "warm-up, or alpha=0",
+            stacklevel=4,
+        )
 
 
 def _thinning(time, every):
@@ -213,39 +247,6 @@ def _size(factor, like):
     return jnp.where(factor > 0, jnp.where(factor > 0, factor, 1.0) ** -0.5, 1.0).astype(like.dtype)
 
 
-def _whiten(draws, scores):
-    """Coordinates x = center + R y in which both draws and scores are near white, and y.
-
-    R R^T = A is the geometric mean of Cov(x) and Cov(s)^-1: with L L^T = Cov(x) it is
-    L (L^T Cov(s) L)^(-1/2) L^T. On a Gaussian the scores are linear in the draws, so that A is
-    the covariance, and the centre, mean(x) + A mean(s), the mean, however few the draws are.
-    Of all roots of A this one keeps y closest to the original coordinates.
-    """
-    dim = draws.shape[-1]
-    mean_draw, mean_score = (jnp.mean(x, axis=(0, 1)) for x in (draws, scores))
-    centred_draws = (draws - mean_draw[None, None]).reshape(-1, dim)
-    centred_scores = (scores - mean_score[None, None]).reshape(-1, dim)
-    variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
-    if dim > DENSE_UP_TO:
-        a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
-        center, root = mean_draw + a * mean_score, jnp.sqrt(a)
-        return center, root, (draws - center[None, None]) / root[None, None]
-    size = len(centred_draws)
-    ridge = 1e-2 * dim / (dim + size)
-    lower = jnp.linalg.cholesky(centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance))
-    turned = centred_scores @ lower
-    values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
-    lower = lower @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
-    a = lower @ lower.T
-    scale = jnp.sqrt(jnp.diag(a))
-    values, vectors = jnp.linalg.eigh(a / (scale[None] * scale[:, None]))
-    values = jnp.sqrt(jnp.maximum(values, 1e-7))
-    root = scale[:, None] * ((vectors * values[None]) @ vectors.T)
-    inverse = ((vectors / values[None]) @ vectors.T) / scale[None]
-    center = mean_draw + a @ mean_score
-    return center, root, (draws - center[None, None]) @ inverse.T
-
-
 def _mean_square_products(y, s):
     """The mean square of (s_i y_j + s_j y_i)/2, without an array of draws by d by d."""
     y, s = (x.reshape(-1, x.shape[-1]) for x in (y, s))
@@ -272,6 +273,25 @@ def _explained(series, part):
     """The share of each series' long-run variance that a part of it makes up."""
     before, after = (_long_run_variance(x) for x in (series, series - part))
     return jnp.clip(1 - after / jnp.maximum(before, 1e-30), 0, 1)
+
+
+def _offset(s, scaled):
+    """The largest t statistic of the features' means, over its quantile for chance.
+
+    From batch means. They tell nothing, and the result is 0, if the chain hardly decorrelates
+    within a batch, except of features that are constant, or of a coordinate without any score.
+    """
+    features = jnp.concatenate([s, scaled], axis=2)
+    count = features.shape[-1]
+    means = _batches(features).mean(axis=2).reshape(-1, count)
+    variance = jnp.var(means, axis=0, ddof=1)
+    spread = jnp.var(features, axis=(0, 1))
+    is_flat = jnp.tile(jnp.mean(s**2, axis=(0, 1)) < 1e-3, 2)
+    is_flat |= spread < 1e-6 * jnp.mean(features**2, axis=(0, 1))
+    mixes = jnp.all(is_flat | (variance < 0.3 * spread))
+    t = jnp.abs(means.mean(axis=0)) / jnp.sqrt(jnp.maximum(variance, 1e-30) / len(means))
+    chance = scipy.stats.t.isf(MISTAKES / (2 * count), len(means) - 1)
+    return jnp.max(jnp.where(mixes | is_flat, t, 0.0)) / chance
 
 
 def _batches(series):

@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from srmc import _samplers
 from srmc._checks import check_count, check_option
 from srmc._measure import Loop, measure, select, settings
+from srmc._measure import is_on as is_on
 from srmc._repel import repel
 from srmc._run import CHAINS
 from srmc._target import LogDensity
@@ -128,11 +129,6 @@ def _spacing(positions: PyTree, num_steps: int) -> int:
     return max(1, late // max(64, KEPT // (2 * size)))
 
 
-def is_on(loop: Loop) -> jax.Array:
-    """Whether any feature acts."""
-    return jnp.any(jnp.array([jnp.any(factor > 0) for factor in loop.factors]))
-
-
 def seen(state: Any, loop: Loop) -> jax.Array:
     """The features of a state that act, those of shifts first; only these if there are many."""
     linear, shifts = (
@@ -153,6 +149,7 @@ def measured(loop: Loop) -> dict[str, Any]:
         "explained_squares": jnp.mean(loop.explained_squares),
         "explained_products": loop.explained_products,
         "expected_exponent": loop.exponent,
+        "offset": loop.offset,
     }
 
 

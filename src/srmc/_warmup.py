@@ -1,5 +1,6 @@
 """Warm-up of all chains of a run, and the repellence that follows from it."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from srmc import _run, _tune, _tune_sites
 from srmc._checkpoint import Checkpoint
 from srmc._devices import lay_out
+from srmc._measure import warn_of_offset
 from srmc._models import Model
 from srmc._plan import Plan
 
@@ -89,8 +91,33 @@ def _follow(model, plan, rng_key, positions, warm):
     followed, gradients = task.layout.of_all_processes(
         jax.tree.map(lambda x: np.swapaxes(x, 0, 1), (chunk.values, chunk.stats["gradients"]))
     )
-    join = lambda a, b: np.concatenate([np.asarray(a), b[:, 0]])
+    followed = jax.tree.map(lambda x: x[:, 0], followed)
+    if model.space is None:
+        followed = _not_left_behind(model.logdensity_fn, warm.positions, followed)
+    join = lambda a, b: np.concatenate([np.asarray(a), b])
     return jax.tree.map(join, warm.positions, followed), int(np.sum(gradients))
+
+
+def _not_left_behind(logdensity_fn, pilots, followed):
+    """Positions, with those of pilots where the density is less than exp(-10 - d) of any of theirs.
+
+    The pilots tuned themselves to where they started; who follows may have found no step there.
+    """
+    density = jax.jit(jax.vmap(logdensity_fn))
+    dim = sum(leaf[0].size for leaf in jax.tree.leaves(pilots))
+    behind = ~np.asarray(density(followed) > np.min(density(pilots)) - 10 - dim)
+    if not np.any(behind):
+        return followed
+    warnings.warn(
+        "chains that were stuck where initial_position put them go on from where others are after "
+        f"warm-up: {behind.sum()}",
+        stacklevel=4,
+    )
+    others = np.arange(len(behind)) % NUM_PILOTS
+    mend = lambda own, theirs: np.where(
+        behind.reshape(-1, *[1] * (own.ndim - 1)), np.asarray(theirs)[others], own
+    )
+    return jax.tree.map(mend, followed, pilots)
 
 
 def tuner_of(model: Model) -> Any:
@@ -105,6 +132,8 @@ def options(tuner: Any, plan: Plan, warm: Warm) -> dict[str, Any]:
     if plan.repellence is not None:
         return axis | plan.repellence | ({} if is_auto else {"alpha": plan.alpha})
     is_on = tuner.is_on(warm.loop) if is_auto else plan.alpha > 0
+    if is_auto or is_on:
+        warn_of_offset(warm.loop, is_auto)
     if not is_on:
         return {"alpha": 0.0}
     tuned = tuner.repellence(

@@ -1,0 +1,58 @@
+"""Coordinates in which a chain's draws and scores are white, as far as draws can tell."""
+
+import jax
+import jax.numpy as jnp
+
+DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothing is d x d
+SLOW = 0.15  # of the median loss of correlation a step: a mode that loses less is slow
+
+
+def whiten(draws, scores):
+    """Coordinates x = center + R y in which both draws and scores are near white, and y.
+
+    R R^T = A is the geometric mean of Cov(x) and Cov(s)^-1: with L L^T = Cov(x) it is
+    L (L^T Cov(s) L)^(-1/2) L^T. On a Gaussian the scores are linear in the draws, so that A is
+    the covariance, and the centre, mean(x) + A mean(s), the mean, however few the draws are.
+    Of all roots of A this one keeps y closest to the original coordinates.
+    """
+    dim = draws.shape[-1]
+    mean_draw, mean_score = (jnp.mean(x, axis=(0, 1)) for x in (draws, scores))
+    centred_draws = (draws - mean_draw[None, None]).reshape(-1, dim)
+    centred_scores = (scores - mean_score[None, None]).reshape(-1, dim)
+    variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
+    if dim > DENSE_UP_TO:
+        a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
+        center, root = mean_draw + a * mean_score, jnp.sqrt(a)
+        return center, root, (draws - center[None, None]) / root[None, None]
+    size = len(centred_draws)
+    ridge = 1e-2 * dim / (dim + size)
+    lower = jnp.linalg.cholesky(centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance))
+    turned = centred_scores @ lower
+    values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
+    lower = lower @ (vectors * jnp.maximum(values, 1e-6)[None] ** -0.25)
+    a = lower @ lower.T
+    scale = jnp.sqrt(jnp.diag(a))
+    values, vectors = jnp.linalg.eigh(a / (scale[None] * scale[:, None]))
+    values = jnp.sqrt(jnp.maximum(values, 1e-7))
+    root = scale[:, None] * ((vectors * values[None]) @ vectors.T)
+    inverse = ((vectors / values[None]) @ vectors.T) / scale[None]
+    center = mean_draw + a @ mean_score
+    return center, root, (draws - center[None, None]) @ inverse.T
+
+
+def slow_modes(s: jax.Array) -> jax.Array:
+    """The rotation of whitened coordinates to the chain's own modes, if some are slow, else none.
+
+    What the shifts take off second moments, g time / 2, differs from mode to mode then, and
+    scalings make up for it only along the modes. With C half the mean square of what a step
+    changes, a mode's loss of correlation a step is its eigenvalue; the modes of the first half of
+    the draws are looked at in the second, where chance has no part in it.
+    """
+    half = s.shape[1] // 2
+    first, second = (
+        jnp.diff(x, axis=1).reshape(-1, s.shape[-1]) for x in (s[:, :half], s[:, half:])
+    )
+    _, modes = jnp.linalg.eigh(first.T @ first / len(first))
+    loss = jnp.mean((second @ modes) ** 2, axis=0)
+    is_slow = jnp.min(loss) < SLOW * jnp.median(loss)
+    return jnp.where(is_slow, modes, jnp.eye(len(modes), dtype=s.dtype))
