@@ -227,9 +227,11 @@ def _errors(draws, use, truth: Truth) -> dict[str, jax.Array]:
     sd = jnp.sqrt(truth.variance)
     weight = (use / jnp.maximum(jnp.sum(use), 1))[:, None, None] / draws.shape[1]
     y = (draws - truth.mean[None, None]) / sd[None, None]
+    off = jnp.sum(weight * y**2, axis=(0, 1)) - 1
     out = {
         "mean": jnp.mean(jnp.sum(weight * y, axis=(0, 1)) ** 2),
-        "second": jnp.mean((jnp.sum(weight * y**2, axis=(0, 1)) - 1) ** 2),
+        "second": jnp.mean(off**2),
+        "radius": jnp.mean(off) ** 2,
     }
     if truth.covariance is not None:
         second = jnp.einsum("nci,ncj->ij", weight * y, y)
@@ -264,9 +266,11 @@ def _control_variates(draws, scores, order: int, truth: Truth) -> dict[str, jax.
     gram = gram + 1e-6 * jnp.diag(jnp.diag(gram))
     beta = jnp.linalg.solve(gram, centred_s.T @ centred_f)
     estimate = mean_f - mean_s @ beta
+    off = estimate[dim : 2 * dim] - 1
     out = {
         "mean": jnp.mean(estimate[:dim] ** 2),
-        "second": jnp.mean((estimate[dim : 2 * dim] - 1) ** 2),
+        "second": jnp.mean(off**2),
+        "radius": jnp.mean(off) ** 2,
     }
     if truth.covariance is not None:
         square = (estimate[2 * dim :] - (truth.covariance / (sd[None] * sd[:, None]))[pairs]) ** 2

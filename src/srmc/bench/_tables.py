@@ -96,7 +96,7 @@ def discrete_page(rows: list[dict]) -> str:
     return note + "\n" + "\n".join(lines) + "\n"
 
 
-_FUNCTIONALS = ("mean", "second", "covariance", "quantile", "tail")
+_FUNCTIONALS = ("mean", "second", "radius", "covariance", "quantile", "tail")
 
 
 def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
@@ -198,7 +198,9 @@ def noharm_page(rows: list[dict]) -> str:
     parts = [
         "Squared errors over those of the plain kernel at equal cost: of means, second moments, "
         "all covariances, quantiles (5, 25, 50, 75, 95%) and the probability beyond 1.5 standard "
-        "deviations, averaged over coordinates, with the jackknife error over replicates. "
+        "deviations, averaged over coordinates, with the jackknife error over replicates. Radius "
+        "is the squared error of the average of second moments over coordinates, in which what all "
+        "have in common adds up. "
         "Gradients are those of a chain's draws; what repelled chains spend beyond it, in warm-up "
         "too, shortens them; where repellence stays off, all of the plain draws count (the scores "
         "that random-walk Metropolis took in warm-up are not charged then). For random-walk "
