@@ -173,7 +173,7 @@ def _of_cells(title: str, cells: list[list[str]]) -> Table:
     out = Table(box=SIMPLE_HEAD, title=title, **_LEFT)
     head, *lines = cells
     for n, column in enumerate(head):
-        out.add_column(column, justify="left" if n < 2 else "right")
+        out.add_column(column, justify="left" if n < 2 else "right", no_wrap=n < 2)
     for line in lines:
         out.add_row(*line, end_section=line[1] == "geometric mean")
     return out
@@ -181,7 +181,8 @@ def _of_cells(title: str, cells: list[list[str]]) -> Table:
 
 def noharm_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench noharm`."""
-    out = _of_cells("Squared errors, repelled over plain", noharm_cells(rows))
+    cells = [[*line[:2], *line[3:]] for line in noharm_cells(rows)]  # no room for the gradients
+    out = _of_cells("Squared errors, repelled over plain", cells)
     out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
     return out
 
