@@ -1,5 +1,6 @@
 """Tables of the benchmarks, on the terminal and as pages."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -168,21 +169,18 @@ def _cell(ratio: float, error: float) -> str:
     return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
 
 
-def _of_cells(title: str, cells: list[list[str]]) -> Table:
-    """The first two columns name a row; after a geometric mean there is a line."""
-    out = Table(box=SIMPLE_HEAD, title=title, **_LEFT)
-    head, *lines = cells
-    for n, column in enumerate(head):
-        out.add_column(column, justify="left" if n < 2 else "right", no_wrap=n < 2)
-    for line in lines:
-        out.add_row(*line, end_section=line[1] == "geometric mean")
-    return out
-
-
 def noharm_table(rows: list[dict]) -> Table:
-    """The rows of `srmc bench noharm`."""
-    cells = [[*line[:2], *line[3:]] for line in noharm_cells(rows)]  # no room for the gradients
-    out = _of_cells("Squared errors, repelled over plain", cells)
+    """The rows of `srmc bench noharm`, in 80 columns if need be."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    head, *lines = noharm_cells(rows)
+    out.add_column("", no_wrap=True)
+    for name in head[3:]:
+        out.add_column(name, justify="right", min_width=6)
+    for kernel, mine in itertools.groupby(lines, key=lambda line: line[0]):
+        out.add_row(kernel)
+        for _, target, _, *cells in mine:
+            short = [cell.replace("± ", "±") for cell in cells]
+            out.add_row(f"  {target}", *short, end_section=target == "geometric mean")
     out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
     return out
 
@@ -261,7 +259,12 @@ def coverage_cells(rows: list[dict]) -> list[list[str]]:
 
 def coverage_table(rows: list[dict]) -> Table:
     """The rows of `srmc bench coverage`."""
-    out = _of_cells("95% intervals of means that hold, in percent", coverage_cells(rows))
+    out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
+    head, *lines = coverage_cells(rows)
+    for n, column in enumerate(head):
+        out.add_column(column, justify="left" if n < 2 else "right")
+    for line in lines:
+        out.add_row(*line)
     first = rows[0]
     out.caption = (
         f"{first['replicates']} replicates of {first['chains']} chains, "
