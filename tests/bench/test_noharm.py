@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -13,8 +15,11 @@ def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
     assert out.exit_code == 0, out.output
     for word in ("logistic", "banana", "geometric mean"):
         assert word in out.output
-    out = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
+    joined = tmp_path / "joined.json"
+    args = ["bench", "page", str(rows), str(rows), "--out", str(page), "--joined", str(joined)]
+    out = CliRunner().invoke(app, args)
     assert out.exit_code == 0, out.output
+    assert json.loads(joined.read_text()) == json.loads(rows.read_text())
     assert "| mala | logistic |" in page.read_text()
     assert "Results that are not finite: 0, in 16 runs." in page.read_text()
 

@@ -16,6 +16,8 @@ from srmc.bench import discrete as bench_discrete
 from srmc.bench import noharm as bench_noharm
 from srmc.bench import overhead as bench_overhead
 
+_ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature")  # what names a row
+
 bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
 
 
@@ -112,20 +114,29 @@ def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path |
 def page(
     rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
+    joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page."""
-    found = []
+    """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page.
+
+    A row of a later file takes the place of an earlier one that was asked for in the same words.
+    """
+    found: dict[str, dict] = {}
     for path in rows:
         try:
-            found += json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+            for row in json.loads(path.read_text()):
+                found[json.dumps([row.get(name) for name in _ASKED])] = row
+        except (OSError, ValueError, AttributeError) as error:
             fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
     if not found:
         fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
     try:
-        title, text = _tables.page(found)
+        title, text = _tables.page(list(found.values()))
     except (KeyError, TypeError) as error:
         fail(ValueError(f"rows must be files of one kind of srmc bench; a row lacks {error}"))
-    if not out.parent.is_dir():
-        fail(ValueError(f"out must be a file in an existing folder, got {out}"))
+    for path in (out, joined or out):
+        if not path.parent.is_dir():
+            fail(ValueError(f"out and joined must be files in existing folders, got {path}"))
     out.write_text(f"# {title}\n\nMade by `srmc bench page`.\n\n{text}")
+    if joined is not None:
+        lines = [json.dumps(row) for row in found.values()]
+        joined.write_text("[\n" + ",\n".join(lines) + "\n]\n")
