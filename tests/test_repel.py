@@ -271,6 +271,7 @@ def test_a_fixed_frame_carries_the_chain_when_the_guard_lowers_alpha():
     np.testing.assert_allclose(np.diff(x - shift, axis=0)[1:], 0, atol=1e-4)
 
 
+@pytest.mark.usefixtures("x64")
 def test_alpha_stands_still_with_the_surrogate():
     algorithm = srmc.mala(log_gamma, 0.1, history_every=4, alpha=srmc.capped(1.0, 1000))
     _, alpha = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 12, lambda s, i: s.alpha)

@@ -7,7 +7,7 @@ DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothin
 SLOW = 0.15  # of the median loss of correlation a step: a mode that loses less is slow
 
 
-def whiten(draws, scores):
+def whiten(draws: jax.Array, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Coordinates x = center + R y in which both draws and scores are near white, and y.
 
     R R^T = A is the geometric mean of Cov(x) and Cov(s)^-1: with L L^T = Cov(x) it is
