@@ -48,7 +48,7 @@ def test_all_columns_of_a_study():
         assert all(0 < error["squared_error"] < 10 for error in row["errors"][side].values())
 
 
-@pytest.mark.parametrize("content", ["", "[{", None, '[{"a": 1}]'])
+@pytest.mark.parametrize("content", ["", "[{", None, '[{"a": 1}]', "[1]", "1"])
 def test_a_broken_file_of_rows_is_named(tmp_path, content):
     rows = tmp_path / "rows.json"
     if content is not None:

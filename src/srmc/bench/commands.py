@@ -125,7 +125,7 @@ def page(
         try:
             for row in json.loads(path.read_text()):
                 found[json.dumps([row.get(name) for name in _ASKED])] = row
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError) as error:
             fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
     if not found:
         fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
