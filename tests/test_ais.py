@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc._ais import log_mean
+from srmc.after.ais import log_mean
 
 TARGETS = {
     "ising": srmc.targets.ising(coupling=0.3),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc._models import as_model
+from srmc.models.model import as_model
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 REFERENCE = {"mu": (4.411, 0.033), "tau": (3.602, 0.032)}

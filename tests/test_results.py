@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc._results import Result
+from srmc.results.result import Result
 
 
 @pytest.fixture

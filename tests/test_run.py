@@ -6,7 +6,7 @@ import pytest
 import srmc
 from conftest import log_gamma
 from srmc import _moments, _run, _starts
-from srmc._devices import lay_out
+from srmc.run.devices import lay_out
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 import srmc
 from srmc import _sites
-from srmc._sites import Sites
+from srmc.discrete.sites import Sites
 
 SPACES = {
     "binary": (srmc.Binary(), (4,)),

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._when import when
+from srmc.core.when import when
 
 
 def test_it_is_a_conditional_in_every_lane():

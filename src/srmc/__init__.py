@@ -1,16 +1,19 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
 from srmc import kernels, metrics, targets, theory
-from srmc._ais import AISResult, ais
-from srmc._control_variates import Controlled, zv
-from srmc._field import Field, affine, combined, field, scalings, shears, translations
-from srmc._history import gain
-from srmc._loop import RepelInfo, RepelState
-from srmc._rebalance import rebalance, rebalancing
-from srmc._repel import repel
-from srmc._results import Result, load
-from srmc._sample import sample
-from srmc._samplers import (
+from srmc.after.ais import AISResult, ais
+from srmc.after.control_variates import Controlled, zv
+from srmc.after.rebalance import rebalance, rebalancing
+from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
+from srmc.core.history import gain
+from srmc.core.loop import RepelInfo, RepelState
+from srmc.core.repel import repel
+from srmc.core.strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
+from srmc.core.surrogate import Surrogate, along, shift, tilt
+from srmc.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.results.result import Result, load
+from srmc.sample import sample
+from srmc.samplers import (
     dlp,
     flip_mh,
     gibbs,
@@ -24,9 +27,6 @@ from srmc._samplers import (
     ula,
     uld,
 )
-from srmc._space import Binary, Categorical, Ordinal, Space
-from srmc._strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
-from srmc._surrogate import Surrogate, along, shift, tilt
 
 __version__ = "0.1.0"
 

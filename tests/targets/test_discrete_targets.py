@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc._sites import Sites
+from srmc.discrete.sites import Sites
 
 T = srmc.targets
 BUILDS = {

@@ -9,9 +9,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import srmc
-from srmc import _run, _tune
-from srmc._devices import in_order
+from srmc.run import loop as _run
+from srmc.run.devices import in_order
 from srmc.targets import Target
+from srmc.tune import continuous as _tune
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

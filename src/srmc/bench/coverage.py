@@ -9,11 +9,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import srmc
-from srmc import _run, _tune
-from srmc._devices import in_order
-from srmc._errors import batch_means_error, repelled_error
 from srmc.bench._study import flatten
+from srmc.metrics.errors import batch_means_error, repelled_error
+from srmc.run import loop as _run
+from srmc.run.devices import in_order
 from srmc.targets import Target
+from srmc.tune import continuous as _tune
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "gaussian-10": lambda: srmc.targets.gaussian(10),

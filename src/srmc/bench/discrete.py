@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc import _tune_sites
 from srmc.bench._study import ratio_error
 from srmc.targets import Target
+from srmc.tune import discrete as _tune_sites
 
 
 class Size(NamedTuple):

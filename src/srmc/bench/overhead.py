@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc import _run, _tune
+from srmc.run import loop as _run
+from srmc.tune import continuous as _tune
 
 Programs = dict[str, tuple[Callable[[], Any], float]]  # with the seconds it took to compile each
 

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc import _run, _tune
-from srmc._devices import in_order
 from srmc.bench._study import flatten
+from srmc.run import loop as _run
+from srmc.run.devices import in_order
 from srmc.targets import Target
+from srmc.tune import continuous as _tune
 
 ALPHAS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 RHO = 0.8

@@ -8,7 +8,7 @@ import optax
 from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.mcmc.diffusions import DiffusionState, overdamped_langevin
 
-from srmc._target import LogDensity, all_finite
+from srmc.core.target import LogDensity, all_finite
 
 
 class UnadjustedInfo(NamedTuple):

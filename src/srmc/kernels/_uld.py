@@ -8,7 +8,7 @@ import optax
 from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.util import generate_gaussian_noise
 
-from srmc._target import LogDensity
+from srmc.core.target import LogDensity
 from srmc.kernels._ula import keep_finite
 
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from srmc._sites import Changes
-from srmc._space import Space
-from srmc._target import LogDensity
+from srmc.core.target import LogDensity
+from srmc.discrete.sites import Changes
+from srmc.discrete.space import Space
 
 PyTree = Any
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import norm, qmc
 
-from srmc._target import LogDensity
+from srmc.core.target import LogDensity
 from srmc.targets._base import Moments
 
 

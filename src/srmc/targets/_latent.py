@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count, check_number
-from srmc._space import Binary, Space
+from srmc.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count, check_number
-from srmc._target import LogDensity
+from srmc.core.target import LogDensity
 
 PyTree = Any
 RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count, check_number
-from srmc._history import Gain
+from srmc.core.history import Gain
 
 ArrayLike = Any
 

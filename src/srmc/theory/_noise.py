@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srmc._checks import check_count, check_number, check_option
-from srmc._errors import long_run_covariance
+from srmc.metrics.errors import long_run_covariance
 
 ArrayLike = Any
 

@@ -1,0 +1,35 @@
+"""The words that every room shares: positions, log densities, keys, draws."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, PyTree
+from jaxtyping import Key as _Key
+
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Bool",
+    "Draws",
+    "Feature",
+    "Float",
+    "Int",
+    "LogDensity",
+    "PRNGKey",
+    "Position",
+    "PyTree",
+    "Scalar",
+    "Score",
+]
+
+PRNGKey: TypeAlias = _Key[Array, ""]
+Scalar: TypeAlias = Float[Array, ""]
+Position: TypeAlias = PyTree[Float[Array, "..."]]
+Score: TypeAlias = Position  # the gradient of a log density, in the structure of a position
+Feature: TypeAlias = PyTree[
+    Float[Array, "..."]
+]  # what the history averages; theta has its structure
+LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position, in whatever structure the user has
+Draws: TypeAlias = Float[Array, "chain draw d"]

@@ -1,0 +1,142 @@
+"""`srmc bench`: the measurements that claims rest on."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from srmc._progress import progress_bar
+from srmc.bench import _tables
+from srmc.bench import coverage as bench_coverage
+from srmc.bench import discrete as bench_discrete
+from srmc.bench import noharm as bench_noharm
+from srmc.bench import overhead as bench_overhead
+from srmc.cli.terminal import console, fail
+
+_ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature")  # what names a row
+
+bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
+
+
+@bench.command()
+def overhead(
+    quick: Annotated[bool, typer.Option(help="Fewer and shorter repeats.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
+    size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
+    run = functools.partial(bench_overhead.overhead, **size)
+    _measure(run, _tables.overhead_table, out)
+
+
+@bench.command()
+def noharm(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(min=0, help="Fixed strengths, dealt out to the replicates."),
+    ] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 64,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors of repelled over plain kernels, at equal cost, on many targets."""
+    run = functools.partial(
+        bench_noharm.noharm,
+        target,
+        kernel,
+        chains=chains,
+        alpha=alpha or "auto",
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+    )
+    _measure(run, _tables.noharm_table, out)
+
+
+@bench.command()
+def discrete(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors of discrete kernels, plain and repelled, per evaluation and per second."""
+    run = functools.partial(bench_discrete.discrete, target, kernel, seed=seed, quick=quick)
+    _measure(run, _tables.discrete_table, out)
+
+
+@bench.command()
+def coverage(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 500,
+    steps: Annotated[int, typer.Option(min=20, help="Draws a chain.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """How often the 95% intervals of repelled runs' means hold."""
+    run = functools.partial(
+        bench_coverage.coverage,
+        target,
+        kernel,
+        replicates=replicates,
+        num_samples=steps,
+        seed=seed,
+        quick=quick,
+    )
+    _measure(run, _tables.coverage_table, out)
+
+
+def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path | None) -> None:
+    """Run a benchmark; print its table, and write its rows."""
+    if out is not None and not out.parent.is_dir():
+        fail(ValueError(f"out must be a file in an existing folder, got {out}"))
+    try:
+        with progress_bar() as show:
+            rows = run(on_progress=show)
+    except ValueError as error:
+        fail(error)
+    console.print(table(rows))
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+@bench.command()
+def page(
+    rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
+    out: Annotated[Path, typer.Option(help="A Markdown file.")],
+    joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
+) -> None:
+    """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page.
+
+    A row of a later file takes the place of an earlier one that was asked for in the same words.
+    """
+    found: dict[str, dict] = {}
+    for path in rows:
+        try:
+            for row in json.loads(path.read_text()):
+                found[json.dumps([row.get(name) for name in _ASKED])] = row
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            fail(ValueError(f"rows must be files of srmc bench, got {path}: {error}"))
+    if not found:
+        fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
+    try:
+        title, text = _tables.page(list(found.values()))
+    except (KeyError, TypeError) as error:
+        fail(ValueError(f"rows must be files of one kind of srmc bench; a row lacks {error}"))
+    for path in (out, joined or out):
+        if not path.parent.is_dir():
+            fail(ValueError(f"out and joined must be files in existing folders, got {path}"))
+    out.write_text(f"# {title}\n\nMade by `srmc bench page`.\n\n{text}")
+    if joined is not None:
+        lines = [json.dumps(row) for row in found.values()]
+        joined.write_text("[\n" + ",\n".join(lines) + "\n]\n")

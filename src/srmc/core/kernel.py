@@ -1,0 +1,212 @@
+"""The base kernel: any BlackJAX algorithm, seen as a function of a target that may move."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
+
+from srmc import kernels
+from srmc._checks import check_call, check_count, check_number
+from srmc.core.cost import Calls, count_calls
+from srmc.core.target import LogDensity, all_finite
+
+PyTree = Any
+
+# Kernels with steps so short that they can follow a target that moves under them.
+_LOCAL = (
+    *(blackjax.rmh, blackjax.irmh, blackjax.mala, blackjax.barker, blackjax.ghmc),
+    *(blackjax.additive_step_random_walk, blackjax.additive_step_random_walk.normal_random_walk),
+    *(kernels.ula, kernels.uld),
+)
+# Kernels whose log density is that of the likelihood alone, so that its score is not centred.
+_PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
+# Kernels that take gradients in loops other than those that `num_integration_steps` counts.
+_UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)
+
+
+class Kernel:
+    """A kernel without its target, which is an argument of every method instead."""
+
+    def __init__(self, algorithm: Callable[..., SamplingAlgorithm], args: tuple, kwargs: dict):
+        if not callable(algorithm):
+            raise TypeError(
+                f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
+            )
+        while isinstance(algorithm, functools.partial):
+            args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
+            algorithm = algorithm.func
+        core = inspect.unwrap(algorithm)
+        self.name = _name(core)
+        if _is_one_of(core, _PARTIAL_TARGET):
+            raise ValueError(
+                f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
+            )
+        self.is_local = _is_one_of(core, _LOCAL)
+        self._counted = not _is_one_of(core, _UNCOUNTED)
+        signed = getattr(core, "differentiable", core)
+        given = check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
+        if given.get("step_size") is not None:
+            check_number("step_size", given["step_size"], above=0.0)
+        if isinstance(given.get("num_integration_steps"), int | np.integer):
+            check_count("num_integration_steps", given["num_integration_steps"])
+        self._build = lambda logdensity_fn: algorithm(logdensity_fn, *args, **kwargs)
+        self._calls: dict[Any, Calls] = {}
+
+    def init(
+        self,
+        logdensity_fn: LogDensity,
+        position: PyTree,
+        rng_key: jax.Array | None,
+        needs_gradient: bool = False,
+    ) -> Any:
+        """The kernel's state at a position."""
+        init = self._build(logdensity_fn).init
+        takes_key = len(inspect.signature(init).parameters) > 1
+        try:
+            state = init(position, rng_key) if takes_key and rng_key is not None else init(position)
+        except TypeError as error:
+            if rng_key is None and takes_key:
+                raise TypeError(f"kernel {self.name} needs init(position, rng_key)") from error
+            raise
+        if not (hasattr(state, "_replace") and hasattr(state, "position")):
+            raise TypeError(
+                f"kernel {self.name} cannot be repelled: its state must be a NamedTuple with a "
+                f"field `position`, got {type(state).__name__}"
+            )
+        if needs_gradient and not hasattr(state, "logdensity_grad"):
+            raise ValueError(
+                f"feedback_every must be 1 for kernel {self.name}, which caches no gradient; "
+                "use history_every"
+            )
+        return jax.tree.map(jnp.asarray, state)
+
+    def step(
+        self, logdensity_fn: LogDensity, rng_key: jax.Array, state: Any
+    ) -> tuple[Any, Any, jax.Array]:
+        """One transition: the new state, the kernel's report, and whether all was finite.
+
+        What comes back non-finite stays what it was; the position does so together with all
+        that is cached about it.
+        """
+        new, info = self._build(logdensity_fn).step(rng_key, state)
+        new = jax.tree.map(jnp.asarray, new)
+        at_position = [name for name in new._fields if _belongs_to_position(name)]
+        moved = all_finite([getattr(new, name) for name in at_position])
+        kept = {
+            name: optax.tree.where(
+                moved if name in at_position else all_finite(getattr(new, name)),
+                getattr(new, name),
+                getattr(state, name),
+            )
+            for name in new._fields
+        }
+        return type(new)(**kept), info, all_finite(new) & _proposal_is_finite(info)
+
+    def rescore(self, logdensity_fn: LogDensity, state: Any) -> Any:
+        """The state with what it caches of the target computed anew; all else survives."""
+        if hasattr(state, "logdensity_grad"):
+            value, gradient = jax.value_and_grad(logdensity_fn)(state.position)
+            return state._replace(logdensity=value, logdensity_grad=gradient)
+        if hasattr(state, "logdensity"):
+            return state._replace(logdensity=logdensity_fn(state.position))
+        if hasattr(state, "inner_state"):
+            return state._replace(inner_state=self.rescore(logdensity_fn, state.inner_state))
+        return state
+
+    def carry(self, state: Any, move: Callable[[PyTree], PyTree]) -> Any:
+        """The state moved elsewhere; what it caches of the target is left for `rescore`."""
+        new = {"position": move(state.position)}
+        if hasattr(state, "inner_state"):
+            new["inner_state"] = self.carry(state.inner_state, move)
+        return state._replace(**new)
+
+    def rescore_calls(self, state: Any) -> tuple[int, int]:
+        """How many plain values and how many gradients `rescore` takes."""
+        if not hasattr(state, "logdensity") and hasattr(state, "inner_state"):
+            return self.rescore_calls(state.inner_state)
+        gradient = hasattr(state, "logdensity_grad")
+        return int(not gradient and hasattr(state, "logdensity")), int(gradient)
+
+    def step_calls(
+        self, rng_key: jax.Array, state: Any, info: Any
+    ) -> tuple[jax.Array, jax.Array] | None:
+        """How many plain values and gradients the step took that began at `state`.
+
+        None if the kernel takes them in a loop of which `info` does not tell the length.
+        """
+        leaves, structure = jax.tree.flatten(state)
+        signature = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if signature not in self._calls:
+            self._calls[signature] = count_calls(self._build, rng_key, state)
+        calls = self._calls[signature]
+        if calls.loops and not (self._counted and hasattr(info, "num_integration_steps")):
+            return None
+        rounds = info.num_integration_steps if calls.loops else 0
+        return (
+            jnp.asarray(calls.values + calls.values_a_round * rounds),
+            jnp.asarray(calls.gradients + calls.gradients_a_round * rounds),
+        )
+
+
+def rescaled(
+    algorithm: Callable[..., SamplingAlgorithm], scale: jax.Array
+) -> Callable[..., SamplingAlgorithm]:
+    """The algorithm in the coordinates x / scale: a diagonal metric for kernels without one."""
+
+    def times(x, power):
+        flat, unravel = ravel_pytree(x)
+        return unravel(flat * scale.astype(flat.dtype) ** power)
+
+    def change(state, power):
+        new = {"position": times(state.position, power)}
+        if hasattr(state, "logdensity_grad"):
+            new["logdensity_grad"] = times(state.logdensity_grad, -power)
+        return state._replace(**new)
+
+    def build(logdensity_fn, *args, **kwargs):
+        inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
+
+        def init(position, rng_key=None):
+            return change(inner.init(times(position, -1), rng_key), 1)
+
+        def step(rng_key, state):
+            state, info = inner.step(rng_key, change(state, -1))
+            return change(state, 1), info
+
+        return SamplingAlgorithm(init, step)
+
+    build.__wrapped__ = algorithm  # type: ignore[attr-defined]
+    return build
+
+
+def _is_one_of(algorithm: Any, family: tuple) -> bool:
+    return any(algorithm is member for member in family)
+
+
+def _name(algorithm: Any) -> str:
+    for name in blackjax.__all__:
+        if getattr(blackjax, name) is algorithm:
+            return name
+    return getattr(algorithm, "__name__", type(algorithm).__name__)
+
+
+def _belongs_to_position(field: str) -> bool:
+    return field == "position" or field.startswith("logdensity")
+
+
+def _proposal_is_finite(info: Any) -> jax.Array:
+    """Whether the proposal, as far as the kernel tells, had a density and a chance."""
+    ends = ("proposal", "trajectory_leftmost_state", "trajectory_rightmost_state")
+    finite = jnp.asarray(getattr(info, "acceptance_rate", 1.0)) > 0
+    for end in ends:
+        density = getattr(getattr(info, end, None), "logdensity", 0.0)
+        finite &= jnp.isfinite(density)
+    return finite

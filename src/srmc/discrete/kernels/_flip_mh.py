@@ -1,0 +1,26 @@
+"""Metropolis and Hastings on a discrete space: one site, another value, both at random."""
+
+import jax
+import jax.numpy as jnp
+
+from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteState, decide
+
+
+def build_kernel():
+    def kernel(rng_key, state, view):
+        site_key, value_key, accept_key = jax.random.split(rng_key, 3)
+        space, x = view.space, state.position
+        labels = space.labels(x)
+        site = jax.random.randint(site_key, (), 0, len(labels))
+        offset = jax.random.randint(value_key, (), 1, space.num_values)
+        y = space.place(x, site, (labels[site] + offset) % space.num_values)
+        proposed = SiteState(y, view.look(y))
+        here, there = (view.bend(s.position, s.local).logdensity for s in (state, proposed))
+        log_proposal = -jnp.log(jnp.asarray(len(labels) * (space.num_values - 1), x.dtype))
+        evaluations = view.evaluations(x)[0]
+        return decide(accept_key, state, proposed, there - here, log_proposal, evaluations)
+
+    return kernel
+
+
+flip_mh = SiteAlgorithm("flip_mh", None, build_kernel, lambda: None)

@@ -1,0 +1,36 @@
+"""Numbers that say how well a run did.
+
+`r_hat` and `between_chains_error` are for chains with own histories, the others for all.
+"""
+
+from srmc.metrics.distances import (
+    ReplicateMSE,
+    kl_divergence,
+    mode_coverage,
+    normalised_entropy,
+    r_hat,
+    replicate_mse,
+    total_variation,
+    vendi_score,
+)
+from srmc.metrics.errors import (
+    autocorrelation_time,
+    batch_means_error,
+    between_chains_error,
+    repelled_error,
+)
+
+__all__ = [
+    "ReplicateMSE",
+    "autocorrelation_time",
+    "batch_means_error",
+    "between_chains_error",
+    "kl_divergence",
+    "mode_coverage",
+    "normalised_entropy",
+    "r_hat",
+    "repelled_error",
+    "replicate_mse",
+    "total_variation",
+    "vendi_score",
+]

@@ -1,0 +1,167 @@
+"""Where chains start: given, drawn, or scattered until the density is finite."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from srmc._checks import check_count
+from srmc.core.target import LogDensity, all_finite, as_position, check_density
+from srmc.discrete.space import Space
+
+PyTree = Any
+
+
+def find_starts(
+    logdensity_fn: LogDensity, initial_position: Any, rng_key: jax.Array, num_chains: int
+) -> PyTree:
+    """The starts of all chains, with a leading axis of chains.
+
+    `initial_position` is one position for all chains, a list of one for each, or a function of a
+    key that draws one.
+    """
+    check_count("num_chains", num_chains)
+    if callable(initial_position):
+        draw = jax.vmap(lambda key: as_position(initial_position(key)))
+        positions = draw(jax.random.split(rng_key, num_chains))
+    elif isinstance(initial_position, list):
+        if len(initial_position) != num_chains:
+            raise ValueError(
+                f"initial_position must be a list of {num_chains} positions, one a chain, got "
+                f"{len(initial_position)}"
+            )
+        positions = stack_positions(initial_position)
+    else:
+        positions = stack_positions([initial_position] * num_chains)
+    positions = _in_one_precision(positions)
+    check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
+    finite = jax.jit(jax.vmap(_is_good(logdensity_fn)))(positions)
+    if not jnp.all(finite):
+        bad = [int(chain) for chain in jnp.flatnonzero(~finite)]
+        where = jax.tree.map(lambda x: x[bad[0]], positions)
+        value = logdensity_fn(where)
+        raise ValueError(
+            "logdensity_fn and its gradient must be finite at the start, but they are not in "
+            f"chain {', '.join(map(str, bad[:5]))}{' ...' if bad[5:] else ''}: the log density is "
+            f"{value} at initial_position {where!r}"
+        )
+    return positions
+
+
+def find_states(
+    logdensity_fn: LogDensity,
+    space: Space,
+    initial_position: Any,
+    like: jax.Array | None,
+    rng_key: jax.Array,
+    num_chains: int,
+    tries: int = 100,
+) -> jax.Array:
+    """The starts of all chains on a discrete space; if none are given, uniform states `like` one.
+
+    These are drawn again until the log density is finite.
+    """
+    check_count("num_chains", num_chains)
+    if callable(initial_position):
+        draws = [initial_position(key) for key in jax.random.split(rng_key, num_chains)]
+    elif isinstance(initial_position, list):
+        if len(initial_position) != num_chains:
+            raise ValueError(
+                f"initial_position must be a list of {num_chains} states, one a chain, got "
+                f"{len(initial_position)}; give a single state as an array"
+            )
+        draws = initial_position
+    elif initial_position is not None:
+        draws = [initial_position] * num_chains
+    else:
+        model = jnp.asarray(like, float)
+        check_density(logdensity_fn, model)
+        batch = jax.jit(jax.vmap(lambda key: space.random(key, model)))
+        good = jax.jit(lambda x: jnp.isfinite(jax.lax.map(logdensity_fn, x)))
+        draws = []
+        for n in range(tries):
+            states = batch(jax.random.split(jax.random.fold_in(rng_key, n), num_chains))
+            draws += list(states[good(states)])
+            if len(draws) >= num_chains:
+                draws = draws[:num_chains]
+                break
+        else:
+            raise ValueError(
+                "logdensity_fn must be finite where chains start, but few uniform states have a "
+                "probability; give initial_position"
+            )
+    states = stack_positions([space.as_state(x).astype(float) for x in draws])
+    check_density(logdensity_fn, states[0])
+    values = jax.lax.map(logdensity_fn, states)
+    if not jnp.all(jnp.isfinite(values)):
+        chain = int(jnp.argmin(jnp.isfinite(values)))
+        raise ValueError(
+            f"logdensity_fn must be finite at the start, got {values[chain]} in chain {chain}"
+        )
+    return states
+
+
+def stack_positions(positions: list[PyTree]) -> PyTree:
+    """The starts of several chains as one pytree with a leading axis of chains."""
+    positions = [as_position(position) for position in positions]
+    if not positions:
+        raise ValueError("positions must hold the start of at least one chain, got none")
+    shapes = [jax.tree.map(jnp.shape, position) for position in positions]
+    for chain, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(
+                "positions must have the same structure and shapes in every chain, "
+                f"got {shapes[0]} in chain 0 and {shape} in chain {chain}"
+            )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+
+
+def scatter(
+    logdensity_fn: LogDensity, rng_key: jax.Array, position: PyTree, num_chains: int, tries=100
+) -> PyTree:
+    """A position moved by uniform(-2, 2), again until density and score are finite there.
+
+    Each new try keeps closer to the position.
+    """
+    check_count("num_chains", num_chains)
+    position = _in_one_precision(as_position(position))
+    check_density(logdensity_fn, position)
+    flat, unravel = ravel_pytree(position)
+    is_good = _is_good(logdensity_fn)
+
+    def draw(key, n):
+        move = jax.random.uniform(jax.random.fold_in(key, n), flat.shape, flat.dtype, -2.0, 2.0)
+        return unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
+
+    def search(key):
+        def bad(carry):
+            n, _, good = carry
+            return (n < tries) & ~good
+
+        def again(carry):
+            n, _, _ = carry
+            x = draw(key, n)
+            return n + 1, x, is_good(x)
+
+        first = jnp.zeros((), int), unravel(flat), jnp.zeros((), bool)
+        _, x, good = jax.lax.while_loop(bad, again, first)
+        return x, good
+
+    starts, found = jax.jit(jax.vmap(search))(jax.random.split(rng_key, num_chains))
+    if not jnp.all(found):
+        raise ValueError(
+            f"logdensity_fn must be finite where chains start, but {int(jnp.sum(~found))} of "
+            f"{num_chains} chains found no such place in {tries} tries within 2 of the position; "
+            "give initial_position"
+        )
+    return starts
+
+
+def _in_one_precision(position: PyTree) -> PyTree:
+    """JAX's default, since BlackJAX's kernels do not mix several."""
+    return jax.tree.map(lambda x: x.astype(float), position)
+
+
+def _is_good(logdensity_fn):
+    return lambda x: all_finite(jax.value_and_grad(logdensity_fn)(x))

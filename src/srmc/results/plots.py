@@ -1,0 +1,87 @@
+"""A picture of a run: where it went, where its averages settle, and what history did."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from srmc.results.result import Result, blocks
+
+MOST = 3  # coordinates shown
+COLOURS = {"repelled": "C3", "base": "0.55"}
+
+
+def plot(result: Result) -> Figure:
+    """Traces and running means of the first coordinates, and history over time."""
+    series = {"repelled": _series(result, False), "base": _series(result, True)}
+    names = list(series["repelled"])[:MOST]
+    figure = Figure(figsize=(11, 2.2 * (len(names) + 2)), layout="constrained")
+    axes = figure.subplots(len(names) + 2, 2, squeeze=False)
+    for (trace, running), name in zip(axes, names, strict=False):
+        settled = []
+        for side in ("base", "repelled"):
+            if name not in series[side]:
+                continue
+            x = series[side][name]
+            steps = 1 + np.arange(x.shape[1])
+            mean = np.cumsum(x.mean(axis=0)) / steps
+            trace.plot(steps, x[0], color=COLOURS[side], lw=0.5, label=side)
+            running.plot(steps, mean, color=COLOURS[side], lw=1.2, label=side)
+            settled.append(mean[len(mean) // 10 :])
+        low, high = np.min(np.concatenate(settled)), np.max(np.concatenate(settled))
+        pad = 0.1 * (high - low) + 1e-12
+        running.set_ylim(low - pad, high + pad)
+        trace.set_ylabel(name)
+    what = "draws" if result.moments is None else "means of batches"
+    axes[0, 0].set_title(f"{what}, first chain" if result.moments is None else what)
+    axes[0, 1].set_title("running mean over all chains")
+    if series["base"]:
+        axes[0, 1].legend(loc="best", fontsize="small")
+    panels = (
+        ("alpha", "α", False),
+        ("theta_norm", "|θ|", True),
+        ("exponent", "exponent scale α|Aθ·φ|", True),
+        ("acceptance_rate", "acceptance", False),
+    )
+    for axis, (key, label, logarithmic) in zip(axes[-2:].flat, panels, strict=True):
+        _over_time(axis, result.stats[key], label, logarithmic)
+    for axis in axes[-1]:
+        axis.set_xlabel("draw" if result.moments is None else "batch")
+    settings = result.about["settings"]
+    figure.suptitle(f"{settings['model']}, {settings['kernel']}, alpha = {settings['alpha']}")
+    return figure
+
+
+def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> None:
+    """The median over chains, and the range of them; of stretches, if there are many draws."""
+    stat = np.asarray(stat, float)
+    width = -(-stat.shape[1] // 500)
+    used = stat[:, : stat.shape[1] // width * width]
+    chains = used.reshape(len(stat), -1, width).mean(axis=2)
+    axis.set_ylabel(label)
+    if np.all(np.isnan(chains)):
+        axis.text(0.5, 0.5, "not reported by this kernel", ha="center", transform=axis.transAxes)
+        return
+    steps = width * (0.5 + np.arange(chains.shape[1]))
+    axis.fill_between(steps, chains.min(axis=0), chains.max(axis=0), color="C3", alpha=0.2, lw=0)
+    axis.plot(steps, np.median(chains, axis=0), color="C3", lw=0.9)
+    if logarithmic and np.median(chains) > 0:
+        axis.set_yscale("log")
+
+
+def _series(result: Result, base: bool) -> dict[str, np.ndarray]:
+    """The first coordinates, (chain, draw) each; in a run of moments, the means of batches."""
+    found: dict[str, np.ndarray] = {}
+    if result.moments is not None:
+        for name, m in result.moments.items():
+            if name.startswith("base/") == base:
+                block = m["batch_means"].reshape(1, len(m["batch_means"]), -1)
+                found |= {f"{name}[{k}]": block[..., k] for k in range(min(MOST, block.shape[2]))}
+        return found
+    draws = (result.base or {}) if base else result.draws
+    for name, array in draws.items():
+        labels, block = next(blocks(name, array[:, :, :MOST] if array.ndim > 2 else array))
+        found |= {label: block[..., k] for k, label in enumerate(labels[:MOST])}
+        if len(found) >= MOST:
+            break
+    return found

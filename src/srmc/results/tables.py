@@ -1,0 +1,107 @@
+"""What a person reads after a run: the estimates with their errors, and what it took."""
+
+import json
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from srmc.models.model import name_leaves
+from srmc.results.result import Result, labels
+from srmc.targets import Moments
+
+_LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
+
+
+def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
+    """Means, sds and errors, beside those of the base chain and the truth where there are any."""
+    sides = {"repelled" if _repels(result) else "mean": result.summary()}
+    if _has_base(result):
+        sides = {"base": result.summary(base=True), **sides}
+    true_mean = _by_coordinate(truth.mean) if truth is not None else {}
+    out = Table(box=SIMPLE_HEAD, title="Means, with their errors", **_LEFT)
+    out.add_column("")
+    if true_mean:
+        out.add_column("truth", justify="right")
+    for side in sides:
+        out.add_column(side, justify="right", no_wrap=True)
+        out.add_column("sd", justify="right")
+    names = list(next(iter(sides.values())).index)
+    for name in names[:most]:
+        row = [name] + (
+            [f"{true_mean[name]:.4g}" if name in true_mean else ""] if true_mean else []
+        )
+        for summary in sides.values():
+            mean, sd, error = summary.loc[name, ["mean", "sd", "error"]]
+            row += [f"{mean:.4g} ± {error:.1g}", f"{sd:.3g}"]
+        out.add_row(*row)
+    if len(names) > most:
+        out.caption = f"{len(names) - most} more coordinates are in the result."
+    return out
+
+
+def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
+    """What the run took and how it went."""
+    stats, about = result.stats, result.about
+    draws = about["num_draws"]
+    impossible = len(stats["alpha"]) * draws - result.total("is_finite")
+    found = {
+        "draws a chain": draws,
+        "chains": len(stats["alpha"]),
+        "acceptance": float(np.mean(stats["acceptance_rate"])),
+        "divergences": result.total("diverging"),
+        "gradients, warm-up": about["gradients_of_warmup"],
+        "gradients, sampling": result.gradients,
+        "draws with a proposal of density or acceptance 0, or not finite": impossible,
+        "draws at which the guard lowered alpha": result.total("is_hot"),
+        "alpha at the end": float(np.mean(stats["alpha"][:, -1])),
+        "largest exponent scale": float(np.max(stats["exponent"])),
+        "seconds, compilation included": about["seconds"],
+    }
+    if truth is not None:
+        name = "means off the truth, in sd (root mean square)"
+        found[name] = _distance(result.summary(), truth)
+        if _has_base(result):
+            found[f"base: {name}"] = _distance(result.summary(base=True), truth)
+    return found
+
+
+def facts_table(found: dict[str, Any]) -> Table:
+    """The same as a table."""
+    out = Table(box=SIMPLE_HEAD, title="The run", show_header=False, **_LEFT)
+    out.add_column("")
+    out.add_column("", justify="right")
+    for name, value in found.items():
+        out.add_row(name, f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
+    return out
+
+
+def as_json(result: Result, truth: Moments | None = None) -> str:
+    """Summary and facts for a program to read."""
+    summary = json.loads(result.summary().to_json(orient="index"))
+    record = {"about": result.about, "facts": facts(result, truth), "summary": summary}
+    return json.dumps(record, indent=2)
+
+
+def _repels(result: Result) -> bool:
+    return bool(np.max(result.stats["alpha"]) > 0)
+
+
+def _has_base(result: Result) -> bool:
+    if result.moments is not None:
+        return any(name.startswith("base/") for name in result.moments)
+    return result.base is not None
+
+
+def _by_coordinate(tree: Any) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for name, leaf in name_leaves(tree).items():
+        out |= {label: float(leaf[index]) for label, index in labels(name, np.shape(leaf))}
+    return out
+
+
+def _distance(summary: Any, truth: Moments) -> float:
+    mean, variance = _by_coordinate(truth.mean), _by_coordinate(truth.variance)
+    squares = [(summary.loc[k, "mean"] - mean[k]) ** 2 / variance[k] for k in mean]
+    return float(np.sqrt(np.mean(squares)))

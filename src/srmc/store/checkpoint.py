@@ -1,0 +1,140 @@
+"""A run on disk: what it is, where it stands, and its draws, so that it can go on after a kill.
+
+    run.json            the settings, and a probe of the model
+    warmup.npz          what warm-up found
+    state.npz           the chains after the last whole chunk; the commit of that chunk
+    draws.zarr          the draws, in pieces that are written once
+
+Each process of several has its own folder inside.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from srmc.store.files import check_writable, read_arrays, read_json, write_arrays, write_json
+
+PyTree = Any
+IN_MEMORY = 2**30  # bytes of draws that a result loads; more than that stays on disk
+
+
+class Checkpoint:
+    """A folder that holds a run; `resume` says whether it may hold one already."""
+
+    def __init__(self, folder: Any, record: dict[str, Any], resume: bool) -> None:
+        self.folder = Path(folder)
+        if jax.process_count() > 1:
+            self.folder = self.folder / f"process-{jax.process_index()}"
+        run = self.folder / "run.json"
+        self.resumes = run.exists()
+        if self.resumes and not resume:
+            raise ValueError(
+                f"checkpoint must be a new folder, but {folder} holds a run; "
+                "resume=True goes on with it"
+            )
+        check_writable("checkpoint", self.folder)
+        if self.resumes:
+            _compare(read_json(run), record, folder)
+        else:
+            write_json(run, record)
+
+    def save_warmup(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep what warm-up found."""
+        write_arrays(self.folder / "warmup.npz", arrays)
+
+    def load_warmup(self) -> dict[str, np.ndarray] | None:
+        """What warm-up found; None if it was not done."""
+        path = self.folder / "warmup.npz"
+        return read_arrays(path) if path.exists() else None
+
+    def save(self, done: int, carry: PyTree, moments: dict[str, np.ndarray]) -> None:
+        """Commit a chunk: from now on the run stands at `done` draws."""
+        arrays = {f"leaf.{n}": np.asarray(x) for n, x in enumerate(jax.tree.leaves(carry))}
+        arrays |= {f"moments.{k}": v for k, v in moments.items()}
+        write_arrays(self.folder / "state.npz", arrays | {"done": np.asarray(done)})
+
+    def load(self, like: PyTree) -> tuple[int, PyTree, dict[str, np.ndarray]] | None:
+        """Where the run stands, in the structure of `like`; None if it was not begun."""
+        path = self.folder / "state.npz"
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        models, structure = jax.tree.flatten(like)
+        leaves = [arrays.get(f"leaf.{n}") for n in range(len(models))]
+        same = lambda x, m: x is not None and (x.shape, x.dtype) == (m.shape, m.dtype)
+        if "done" not in arrays or not all(map(same, leaves, models)):
+            raise ValueError(f"{path} does not hold the state of this run")
+        moments = {k[8:]: v for k, v in arrays.items() if k.startswith("moments.")}
+        return int(arrays["done"]), jax.tree.unflatten(structure, leaves), moments
+
+    def draws(self, num_draws: int, grain: int) -> "Draws":
+        """The store of so many draws, in pieces of `grain` draws."""
+        return Draws(self.folder / "draws.zarr", num_draws, grain)
+
+
+class Draws:
+    """Draws and statistics on disk, (chain, draw, ...), by name."""
+
+    def __init__(self, path: Path, num_draws: int, grain: int) -> None:
+        import zarr
+
+        self._group = zarr.open_group(str(path), mode="a")
+        self._num_draws, self._grain = num_draws, grain
+
+    def write(self, first: int, values: dict[str, np.ndarray]) -> None:
+        """Write draws `first` and on; values are (draw, chain, ...)."""
+        for name, x in values.items():
+            x = np.swapaxes(x, 0, 1)
+            if name not in self._group:
+                self._group.create_array(
+                    name,
+                    shape=(len(x), self._num_draws, *x.shape[2:]),
+                    chunks=(len(x), self._grain, *(max(1, n) for n in x.shape[2:])),
+                    dtype=x.dtype,
+                    compressors=None,
+                )
+            array: Any = self._group[name]
+            array[:, first : first + x.shape[1]] = x
+
+    def read(self, done: int) -> dict[str, Any]:
+        """The first `done` draws: in memory, or if all draws are there and large, on disk."""
+        members = dict(sorted(self._group.members(max_depth=None)))
+        arrays: dict[str, Any] = {k: a for k, a in members.items() if hasattr(a, "nbytes")}
+        fits = sum(a.nbytes for a in arrays.values()) * done <= IN_MEMORY * self._num_draws
+        return {k: a[:, :done] if fits or done < self._num_draws else a for k, a in arrays.items()}
+
+
+def probe(logdensity_fn: Any, position: PyTree) -> list[float]:
+    """Values of a log density near a position, which tell one model from another."""
+    flat, unravel = ravel_pytree(position)
+    moves = 0.1 * jnp.sin(jnp.arange(3 * flat.size, dtype=flat.dtype)).reshape(3, -1)
+    values = jax.vmap(lambda move: logdensity_fn(unravel(flat + move)))(moves)
+    return [float(v) for v in values]
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any], folder: Any) -> None:
+    differences = [
+        f"{key} was {old['settings'].get(key)!r} and is {value!r}"
+        for key, value in new["settings"].items()
+        if old["settings"].get(key) != value
+    ]
+    if not differences and old["shapes"] != new["shapes"]:
+        differences = [f"a draw was {old['shapes']} and is {new['shapes']}"]
+    if not differences and not np.allclose(old["probe"], new["probe"], 1e-4, equal_nan=True):
+        differences = [
+            f"the model's log density near the start, or what is kept of a draw, was "
+            f"{old['probe']} and is {new['probe']}"
+        ]
+    if differences:
+        raise ValueError(f"checkpoint {folder} belongs to another run: {'; '.join(differences)}")
+    if old["versions"] != new["versions"]:
+        warnings.warn(
+            f"checkpoint {folder} was made with {old['versions']}, now there are "
+            f"{new['versions']}; draws to come may differ in the last bits",
+            stacklevel=2,
+        )
