@@ -27,9 +27,7 @@ __all__ = [
 PRNGKey: TypeAlias = _Key[Array, ""]
 Scalar: TypeAlias = Float[Array, ""]
 Position: TypeAlias = PyTree[Float[Array, "..."]]
-Score: TypeAlias = Position  # the gradient of a log density, in the structure of a position
-Feature: TypeAlias = PyTree[
-    Float[Array, "..."]
-]  # what the history averages; theta has its structure
-LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position, in whatever structure the user has
+Score: TypeAlias = Position  # the gradient of a log density
+Feature: TypeAlias = PyTree[Float[Array, "..."]]  # what the history averages
+LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position, however the user structures it
 Draws: TypeAlias = Float[Array, "chain draw d"]
