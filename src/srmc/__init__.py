@@ -6,8 +6,8 @@ from srmc.after.control_variates import Controlled, zv
 from srmc.after.rebalance import rebalance, rebalancing
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
-from srmc.core.loop import RepelInfo, RepelState
-from srmc.core.repel import repel
+from srmc.core.repel import repel, repelled
+from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
 from srmc.core.surrogate import Surrogate, along, shift, tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
@@ -70,6 +70,7 @@ __all__ = [
     "rebalance",
     "rebalancing",
     "repel",
+    "repelled",
     "sample",
     "scalings",
     "shears",

@@ -16,6 +16,8 @@ __all__ = [
     "Feature",
     "Float",
     "Int",
+    "KernelInfo",
+    "KernelState",
     "LogDensity",
     "PRNGKey",
     "Position",
@@ -31,3 +33,5 @@ Score: TypeAlias = Position  # the gradient of a log density
 Feature: TypeAlias = PyTree[Float[Array, "..."]]  # what the history averages
 LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position, however the user structures it
 Draws: TypeAlias = Float[Array, "chain draw d"]
+KernelState: TypeAlias = Any  # a NamedTuple of the base kernel's own making
+KernelInfo: TypeAlias = Any

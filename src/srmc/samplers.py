@@ -10,13 +10,13 @@ from blackjax.base import SamplingAlgorithm
 from srmc import kernels
 from srmc._checks import check_count, check_number
 from srmc.core.history import gain
-from srmc.core.kernel import rescaled
 from srmc.core.repel import repel
 from srmc.core.strength import Strength
 from srmc.core.surrogate import tilt
 from srmc.core.target import LogDensity
 from srmc.discrete import kernels as discrete_kernels
 from srmc.discrete.space import Space
+from srmc.kernels.rescaled import rescaled
 
 # One entry serves every dimension, and single precision promotes nothing.
 _UNIT_MASS = np.ones(1, np.float32)

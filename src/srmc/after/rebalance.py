@@ -13,7 +13,7 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_number, check_option, is_concrete
 from srmc.core import history as _history
-from srmc.core.loop import relative_size
+from srmc.core.memory import relative_size
 from srmc.core.strength import Seen
 from srmc.tune.measure import ALPHA, Loop, is_on, measure, select, settings, warn_of_offset
 

@@ -11,21 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
-from jax.flatten_util import ravel_pytree
 
-from srmc import kernels
 from srmc._checks import check_call, check_count, check_number
 from srmc.core.cost import Calls, count_calls
 from srmc.core.target import LogDensity, all_finite
 
 PyTree = Any
 
-# Kernels with steps so short that they can follow a target that moves under them.
-_LOCAL = (
-    *(blackjax.rmh, blackjax.irmh, blackjax.mala, blackjax.barker, blackjax.ghmc),
-    *(blackjax.additive_step_random_walk, blackjax.additive_step_random_walk.normal_random_walk),
-    *(kernels.ula, kernels.uld),
-)
 # Kernels whose log density is that of the likelihood alone, so that its score is not centred.
 _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
 # Kernels that take gradients in loops other than those that `num_integration_steps` counts.
@@ -49,7 +41,6 @@ class Kernel:
             raise ValueError(
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
             )
-        self.is_local = _is_one_of(core, _LOCAL)
         self._counted = not _is_one_of(core, _UNCOUNTED)
         signed = getattr(core, "differentiable", core)
         given = check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
@@ -111,7 +102,10 @@ class Kernel:
         return type(new)(**kept), info, all_finite(new) & _proposal_is_finite(info)
 
     def rescore(self, logdensity_fn: LogDensity, state: Any) -> Any:
-        """The state with what it caches of the target computed anew; all else survives."""
+        """The state with what it caches about the target evaluated again; all else survives."""
+        built = self._build(logdensity_fn)
+        if hasattr(built, "rescore"):  # it is repelled itself, and bends this target once more
+            return built.rescore(state)
         if hasattr(state, "logdensity_grad"):
             value, gradient = jax.value_and_grad(logdensity_fn)(state.position)
             return state._replace(logdensity=value, logdensity_grad=gradient)
@@ -154,37 +148,6 @@ class Kernel:
             jnp.asarray(calls.values + calls.values_a_round * rounds),
             jnp.asarray(calls.gradients + calls.gradients_a_round * rounds),
         )
-
-
-def rescaled(
-    algorithm: Callable[..., SamplingAlgorithm], scale: jax.Array
-) -> Callable[..., SamplingAlgorithm]:
-    """The algorithm in the coordinates x / scale: a diagonal metric for kernels without one."""
-
-    def times(x, power):
-        flat, unravel = ravel_pytree(x)
-        return unravel(flat * scale.astype(flat.dtype) ** power)
-
-    def change(state, power):
-        new = {"position": times(state.position, power)}
-        if hasattr(state, "logdensity_grad"):
-            new["logdensity_grad"] = times(state.logdensity_grad, -power)
-        return state._replace(**new)
-
-    def build(logdensity_fn, *args, **kwargs):
-        inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
-
-        def init(position, rng_key=None):
-            return change(inner.init(times(position, -1), rng_key), 1)
-
-        def step(rng_key, state):
-            state, info = inner.step(rng_key, change(state, -1))
-            return change(state, 1), info
-
-        return SamplingAlgorithm(init, step)
-
-    build.__wrapped__ = algorithm  # type: ignore[attr-defined]
-    return build
 
 
 def _is_one_of(algorithm: Any, family: tuple) -> bool:

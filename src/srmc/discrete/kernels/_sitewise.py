@@ -11,6 +11,7 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_call
 from srmc.core.target import LogDensity
+from srmc.discrete.repel import repel_sites
 from srmc.discrete.sites import Changes, Local, Sites, View
 from srmc.discrete.space import Space
 
@@ -92,6 +93,15 @@ class SiteAlgorithm:
         arguments = check_call(f"kernel {self.name}", self.check, args, kwargs)
         self.check(**arguments)
         return arguments
+
+    def repel(
+        self, logdensity_fn: LogDensity, space: Space, *args: Any, **options: Any
+    ) -> SamplingAlgorithm:
+        """The repelled sampler; `srmc.repel` calls this."""
+        for name in ("surrogate", "frame", "feedback_every"):
+            if name in options:
+                raise ValueError(f"{name} is for continuous kernels; {self.name} is not one")
+        return repel_sites(self, logdensity_fn, space, *args, **options)
 
     def __call__(
         self,

@@ -1,0 +1,159 @@
+"""The memory of a repelled chain: the history, and the strength that follows it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from srmc._checks import check_count, is_concrete
+from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelState, Position
+from srmc.core import history
+from srmc.core.state import RepelInfo, RepelState
+from srmc.core.strength import Seen, Strength, as_strength
+
+
+class Closed(NamedTuple):
+    """The history and the strength after a step, and what the step's report says about them."""
+
+    theta: Feature
+    feature: Feature
+    alpha: Float[Array, ""]
+    strength_state: KernelState
+    exponent: Float[Array, ""]
+    is_hot: Bool[Array, ""]
+    gain: Float[Array, ""]
+    is_valid: Bool[Array, ""]
+
+    def state(
+        self,
+        before: RepelState,
+        position: Position,
+        inner_state: KernelState,
+        feedback: Feature,
+        is_inside: Bool[Array, ""],
+    ) -> RepelState:
+        """The state after a step that began at `before`."""
+        return RepelState(
+            position=position,
+            theta=self.theta,
+            alpha=self.alpha,
+            step=before.step + 1,
+            inner_state=inner_state,
+            feature=self.feature,
+            feedback=feedback,
+            is_inside=is_inside,
+            strength_state=self.strength_state,
+        )
+
+    def info(
+        self,
+        inner_info: KernelInfo,
+        spent: tuple[Int[Array, ""], Int[Array, ""]],
+        is_finite: Bool[Array, ""],
+    ) -> RepelInfo:
+        """The report of a step that `spent` so many gradients and Hessian-vector products."""
+        gradients, hvps = spent
+        return RepelInfo(
+            inner_info=inner_info,
+            exponent=self.exponent,
+            gradients=gradients,
+            hvps=hvps,
+            is_finite=is_finite,
+            is_hot=self.is_hot,
+            is_stable=self.exponent <= 10 + optax.tree.size(self.theta),
+            gain=self.gain,
+        )
+
+
+class Memory(NamedTuple):
+    """How the history is kept, and the strength that it leads to; the keywords of `repel`."""
+
+    strength: Strength
+    gain: Callable[[Array], Array]
+    precondition: Callable[[Feature], Feature]
+    every: int | Array
+    average: bool
+    axis: str | tuple[str, ...] | None
+
+    def opens(self, state: RepelState) -> Bool[Array, ""]:
+        """Whether the history was updated at the end of the last step."""
+        return state.step % self.every == 0
+
+    def closes(self, state: RepelState) -> Bool[Array, ""]:
+        """Whether the history is updated at the end of this step."""
+        return (state.step + 1) % self.every == 0
+
+    @property
+    def updates_at_each_step(self) -> bool:
+        return is_concrete(self.every) and bool(self.every == 1)
+
+    def close(
+        self,
+        state: RepelState,
+        feature: Feature,
+        valid: Bool[Array, ""] | bool,
+        inside: Bool[Array, ""],
+        learns: bool = True,
+    ) -> Closed:
+        """Close the loop after a step that began at `state` and found `feature`.
+
+        The feature enters the history if it is `valid` and finite, and if the step `learns`.
+        """
+        closes = self.closes(state)
+        entering = feature
+        if self.average:
+            entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
+        size = relative_size(self.precondition, feature)
+        valid = jnp.isfinite(size) & valid
+        enters = closes & valid & learns
+        gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
+        theta = history.update(state.theta, entering, gamma, enters, self.axis)
+        feature = optax.tree.where(valid, feature, state.feature)
+        exponent = state.alpha * jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
+        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size)
+        alpha, strength_state = self.strength.update(state.strength_state, seen)
+        return Closed(
+            theta=theta,
+            feature=feature,
+            alpha=jnp.where(closes, alpha, state.alpha),
+            strength_state=strength_state,
+            exponent=exponent,
+            is_hot=getattr(strength_state, "is_hot", jnp.zeros((), bool)),
+            gain=jnp.where(enters, gamma, 0),
+            is_valid=valid,
+        )
+
+
+def relative_size(precondition: Callable[[Feature], Feature], feature: Feature) -> Float[Array, ""]:
+    """`(A phi)·phi` over the number of entries, the largest over the leaves of phi."""
+    products = jax.tree.map(lambda a, b: jnp.mean(a * b), precondition(feature), feature)
+    return jnp.max(jnp.stack(jax.tree.leaves(products)))
+
+
+def make_memory(
+    precondition: Callable[[Feature], Feature],
+    *,
+    alpha: float | Array | Strength,
+    gain: Callable[[Array], Array] | None,
+    history_every: int | Array,
+    history_average: bool,
+    history_axis: str | tuple[str, ...] | None,
+) -> Memory:
+    """The memory that these keywords of `repel` ask for, or an error that names the keyword."""
+    if gain is None:
+        gain = history.gain()
+    elif not callable(gain):
+        raise TypeError(f"gain must be srmc.gain(...) or a function of n, got {gain!r}")
+    if is_concrete(history_every):
+        check_count("history_every", history_every)
+    if not isinstance(history_average, bool):
+        raise TypeError(f"history_average must be True or False, got {history_average!r}")
+    strength = as_strength(alpha)
+    return Memory(strength, gain, precondition, history_every, history_average, history_axis)
+
+
+def is_plain(alpha: float | Array | Strength) -> bool:
+    """Whether the strength is 0 for good, so that the base kernel runs alone."""
+    return not isinstance(alpha, Strength) and is_concrete(alpha) and float(alpha) == 0.0
