@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import srmc
-from conftest import MEAN, VARIANCE, log_gamma
-from srmc import _keep
+from helpers import MEAN, VARIANCE, log_gamma
+from srmc.run import keep as keeping
+from srmc.store import checkpoint as checkpoints
 
 QUICK = {
     "kernel": "mala",
@@ -48,13 +49,13 @@ def stops_early(monkeypatch):
     """Makes the run get a signal after its first chunk."""
 
     def arrange(number):
-        tell = _keep._tell
+        tell = keeping._tell
 
         def and_signal(*args):
             tell(*args)
             os.kill(os.getpid(), number)
 
-        monkeypatch.setattr(_keep, "_tell", and_signal)
+        monkeypatch.setattr(keeping, "_tell", and_signal)
 
     yield arrange
     monkeypatch.undo()
@@ -208,6 +209,38 @@ def test_it_finds_the_truth():
     np.testing.assert_allclose(summary["sd"] ** 2, VARIANCE, rtol=0.15)
 
 
+def test_a_schedule_of_alpha_is_taken_as_it_is():
+    result = srmc.sample(log_gamma, **QUICK, alpha=srmc.watched(3.0))
+    assert np.max(result.stats["alpha"]) == pytest.approx(3.0)
+    number = srmc.sample(log_gamma, **QUICK, alpha=3.0)
+    np.testing.assert_allclose(result.stats["gain"], number.stats["gain"], rtol=1e-5)
+    discrete = {"num_warmup": 100, "num_samples": 60, "progress": False}
+    target = srmc.targets.ising(srmc.targets.lattice(3, 3), 0.2, 0.1)
+    result = srmc.sample(target, alpha=srmc.gain_limited(5.0), **discrete)
+    assert 0 < np.max(result.stats["alpha"]) <= 5.0
+
+
+def test_a_model_and_a_keep_say_what_the_keywords_say(whole):
+    more = lambda values: {"total": values["x"].sum()}
+    keep = srmc.Keep(thin=2, statistics=more, base=True)
+    apart = srmc.sample(log_gamma, **QUICK, thin=2, statistics=more, base=True)
+    together = srmc.sample(srmc.Model(log_gamma), **QUICK, keep=keep)
+    same(apart, together)
+    np.testing.assert_array_equal(apart.base["total"], together.base["total"])
+    np.testing.assert_array_equal(together.draws["x"], whole.draws["x"][:, 1::2])
+
+
+def test_a_loop_that_blows_up_is_noticed():
+    """The paper's HMC on its own Gaussian, alpha = 2."""
+    options = {"kernel": "hmc", "step_size": 0.2, "num_warmup": 100, "num_samples": 500}
+    repellence = srmc.paper_settings(2.0)
+    with pytest.warns(UserWarning, match="the loop of history and kernel blew up"):
+        result = srmc.sample(
+            srmc.targets.gaussian(), repellence=repellence, progress=False, **options
+        )
+    assert np.mean(result.stats["is_stable"]) < 0.9
+
+
 def test_paper_settings_are_one_keyword_away():
     result = srmc.sample(log_gamma, **QUICK, repellence=srmc.paper_settings(0.5))
     np.testing.assert_allclose(result.stats["alpha"], 0.5)
@@ -237,6 +270,9 @@ def test_paper_settings_are_one_keyword_away():
         ({"base": True, "repellence": {"surrogate": srmc.tilt()}}, ValueError, "base=True needs"),
         ({"model": srmc.targets.banana(), "data": ()}, ValueError, "data is for NumPyro models"),
         ({"model": srmc.targets.banana(), "initial_position": "prior"}, ValueError, "for a target"),
+        ({"keep": srmc.Keep(), "thin": 2}, ValueError, "thin must be in the srmc.Keep"),
+        ({"model": srmc.Model(log_gamma), "data": ()}, ValueError, "data must be in the srmc.Mod"),
+        ({"statistics": 3}, TypeError, "statistics must be a function"),
         ({"initial_position": "priors"}, ValueError, "initial_position must be one of"),
         ({"model": 3}, TypeError, "model must be a log density"),
         ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
@@ -252,9 +288,7 @@ def test_bad_input_is_named(change, error, words):
 
 def test_a_full_disk_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatch):
     """The second commit fails as on a full disk; what the first one wrote is resumed."""
-    from srmc import _checkpoint
-
-    write, calls = _checkpoint.write_arrays, []
+    write, calls = checkpoints.write_arrays, []
 
     def fails(path, arrays):
         calls.append(path.name)
@@ -262,9 +296,9 @@ def test_a_full_disk_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatc
             raise OSError(28, "No space left on device")
         write(path, arrays)
 
-    monkeypatch.setattr(_checkpoint, "write_arrays", fails)
+    monkeypatch.setattr(checkpoints, "write_arrays", fails)
     options = QUICK | {"checkpoint": tmp_path, "checkpoint_seconds": 1e-9}
-    with pytest.raises(OSError, match="No space left on device; 1 draws a chain are safe"):
+    with pytest.raises(OSError, match="No space left on device; 1 draws per chain are safe"):
         srmc.sample(log_gamma, **options)
     monkeypatch.undo()
     assert srmc.sample(log_gamma, **options, resume=True).draws["x"].shape == (2, 120, 2)

@@ -1,9 +1,10 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
-from srmc import kernels, metrics, targets, theory
+from srmc import discrete, kernels, metrics, run, targets, theory, tune
 from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
-from srmc.after.rebalance import rebalance, rebalancing
+from srmc.after.rebalance import rebalance
+from srmc.after.rebalancing import rebalancing
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
 from srmc.core.repel import repel, repelled
@@ -11,7 +12,10 @@ from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
 from srmc.core.surrogate import Surrogate, along, shift, tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
-from srmc.results.result import Result, load
+from srmc.models.model import Model
+from srmc.results.netcdf import load
+from srmc.results.result import Result
+from srmc.run.plan import Keep
 from srmc.sample import sample
 from srmc.samplers import (
     dlp,
@@ -36,6 +40,8 @@ __all__ = [
     "Categorical",
     "Controlled",
     "Field",
+    "Keep",
+    "Model",
     "Ordinal",
     "RepelInfo",
     "RepelState",
@@ -49,6 +55,7 @@ __all__ = [
     "along",
     "capped",
     "combined",
+    "discrete",
     "dlp",
     "field",
     "fixed",
@@ -71,6 +78,7 @@ __all__ = [
     "rebalancing",
     "repel",
     "repelled",
+    "run",
     "sample",
     "scalings",
     "shears",
@@ -79,6 +87,7 @@ __all__ = [
     "theory",
     "tilt",
     "translations",
+    "tune",
     "ula",
     "uld",
     "watched",

@@ -61,7 +61,9 @@ def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
 
 
-def check_call(what: str, function: Callable, args: tuple, kwargs: dict) -> dict[str, Any]:
+def check_call(
+    what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Refuse arguments that `function` would not take; return those that it takes, by name."""
     signature = inspect.signature(function)
     try:

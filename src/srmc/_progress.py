@@ -21,7 +21,7 @@ Show = Callable[..., None]
 
 @contextlib.contextmanager
 def progress_bar(shown: bool = True) -> Iterator[Show]:
-    """A bar a phase, as a function of what runs, how far it is, of how much, and a remark.
+    """One bar per phase: `show(what, done, total, remark)` moves the bar of `what`.
 
     A phase whose total is None pulses until it is told to be done.
     """

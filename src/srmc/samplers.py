@@ -1,4 +1,4 @@
-"""The paper's samplers by name; each takes the keywords of `repel`; alpha=0 is the plain one."""
+"""The paper's samplers by name. Each takes the keywords of `repel`; alpha=0 is the plain one."""
 
 from typing import Any
 
@@ -9,11 +9,12 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import kernels
 from srmc._checks import check_count, check_number
+from srmc._types import Array, ArrayLike, LogDensity
+from srmc.core.field import Field
 from srmc.core.history import gain
 from srmc.core.repel import repel
 from srmc.core.strength import Strength
-from srmc.core.surrogate import tilt
-from srmc.core.target import LogDensity
+from srmc.core.surrogate import Surrogate, tilt
 from srmc.discrete import kernels as discrete_kernels
 from srmc.discrete.space import Space
 from srmc.kernels.rescaled import rescaled
@@ -22,8 +23,12 @@ from srmc.kernels.rescaled import rescaled
 _UNIT_MASS = np.ones(1, np.float32)
 
 
-def paper_settings(alpha: float | Strength = 1.0, rho: float = 0.6) -> dict[str, Any]:
-    """The keywords of `repel` that run Algorithm 1 as the paper prints it."""
+def paper_settings(alpha: float | Array | Strength = 1.0, rho: float = 0.6) -> dict[str, Any]:
+    """The keywords of `repel` that run Algorithm 1 as the paper prints it.
+
+    On the paper's own Gaussian, HMC with these settings overflows from alpha = 1 on;
+    docs/theory.md has the condition for stability, and `info.is_stable` tells when it is violated.
+    """
     return {
         "alpha": alpha,
         "gain": gain(rho),
@@ -33,7 +38,7 @@ def paper_settings(alpha: float | Strength = 1.0, rho: float = 0.6) -> dict[str,
     }
 
 
-def _in_units(algorithm: Any, scale: Any) -> Any:
+def _in_units(algorithm: Any, scale: ArrayLike | None) -> Any:
     """The algorithm, with steps in units of `scale`, a vector over the flattened position."""
     if scale is None:
         return algorithm
@@ -41,52 +46,77 @@ def _in_units(algorithm: Any, scale: Any) -> Any:
     return rescaled(algorithm, jnp.asarray(scale))
 
 
+def _local(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a kernel with short steps, which can follow a target that moves under it."""
+    surrogate = options.get("surrogate")
+    moves_only = isinstance(surrogate, Field) or (
+        isinstance(surrogate, Surrogate) and surrogate.bend is None
+    )
+    if options.get("frame") is not None or moves_only or options.get("feedback_every", 1) != 1:
+        return options
+    return options | {"frame": "fixed"}
+
+
 def mh(
-    logdensity_fn: LogDensity, step_size: Any, scale: Any = None, **options: Any
+    logdensity_fn: LogDensity,
+    step_size: ArrayLike,
+    scale: ArrayLike | None = None,
+    **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled random-walk Metropolis-Hastings (alg:sr_mh): proposals N(x, step_size^2 I).
 
     `step_size` may be a vector or the Cholesky factor of a proposal covariance. Here and below,
-    `scale` is a vector of units in which the coordinates are measured: a diagonal metric.
+    `scale` is a vector of units in which the coordinates are measured: a diagonal metric. The
+    frame of `mh`, `ula`, `uld` and `mala` is "fixed" unless given, or moved along a field.
     """
     above = 0.0 if jnp.ndim(step_size) < 2 else -np.inf
     check_number("step_size", step_size, above=above, scalar=False)
     random_walk = blackjax.additive_step_random_walk.normal_random_walk
-    return repel(_in_units(random_walk, scale), logdensity_fn, sigma=step_size, **options)
+    return repel(_in_units(random_walk, scale), logdensity_fn, sigma=step_size, **_local(options))
 
 
 def ula(
-    logdensity_fn: LogDensity, step_size: float, scale: Any = None, **options: Any
+    logdensity_fn: LogDensity,
+    step_size: ArrayLike,
+    scale: ArrayLike | None = None,
+    **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled unadjusted Langevin (alg:sr_ula): x + eta s(x) + sqrt(2 eta) xi, eta the step."""
-    return repel(_in_units(kernels.ula, scale), logdensity_fn, step_size=step_size, **options)
+    algorithm = _in_units(kernels.ula, scale)
+    return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
 def uld(
     logdensity_fn: LogDensity,
-    step_size: float,
-    friction: float = 1.0,
-    scale: Any = None,
+    step_size: ArrayLike,
+    friction: ArrayLike = 1.0,
+    scale: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled underdamped Langevin, unadjusted. `init` takes a key, to draw the momentum."""
     check_number("friction", friction, above=0.0)
     algorithm = _in_units(kernels.uld, scale)
-    return repel(algorithm, logdensity_fn, step_size=step_size, friction=friction, **options)
+    return repel(
+        algorithm, logdensity_fn, step_size=step_size, friction=friction, **_local(options)
+    )
 
 
 def mala(
-    logdensity_fn: LogDensity, step_size: float, scale: Any = None, **options: Any
+    logdensity_fn: LogDensity,
+    step_size: ArrayLike,
+    scale: ArrayLike | None = None,
+    **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
-    return repel(_in_units(blackjax.mala, scale), logdensity_fn, step_size=step_size, **options)
+    algorithm = _in_units(blackjax.mala, scale)
+    return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
 def hmc(
     logdensity_fn: LogDensity,
-    step_size: float,
+    step_size: ArrayLike,
     num_integration_steps: int,
-    inverse_mass_matrix: Any = None,
+    inverse_mass_matrix: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled Hamiltonian Monte Carlo (alg:sr_hmc); unit mass unless a metric is given."""
@@ -102,7 +132,10 @@ def hmc(
 
 
 def nuts(
-    logdensity_fn: LogDensity, step_size: float, inverse_mass_matrix: Any = None, **options: Any
+    logdensity_fn: LogDensity,
+    step_size: ArrayLike,
+    inverse_mass_matrix: ArrayLike | None = None,
+    **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled No-U-Turn sampler; unit mass unless a metric is given."""
     return repel(
@@ -115,21 +148,19 @@ def nuts(
 
 
 def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> SamplingAlgorithm:
-    """Repelled Metropolis-Hastings on a discrete space: a random site, a random other value.
+    """Repelled Metropolis with one-site flips: a site and a new value drawn uniformly.
 
-    Here and below, `options` are `feature`, `differences` and `preconditioner`, which say what
-    the history averages, and the keywords of `repel` on the history and its strength:
+    Here and below, beside the keywords of `repel`:
 
-    - `feature="gibbs"`: E[x_i given the rest] - x_i, of mean zero, and bounded by the range of x_i;
-      "stein": pi(x with x_i reversed) / pi(x) - 1, the paper's, of mean zero, but unbounded;
-      "relaxed-gibbs": as "gibbs" with the changes from one gradient, of mean zero if the log
-      density is linear in each site (Ising and Potts models); "relaxed": the gradient,
-      whose mean is not zero, so that the limit is wrong. If not given, "gibbs" where
-      `differences` are given or a state has at most 64 neighbours, else "relaxed-gibbs". A feature
-      that is biased warns.
+    - `feature`: what the history averages. "gibbs": E[x_i given the rest] - x_i, from the changes
+      of all one-site flips; "stein": the paper's pi(x with x_i reversed) / pi(x) - 1; both have
+      mean zero. "relaxed-gibbs": as "gibbs", from one gradient, and with mean zero if the log
+      density is linear in each site (Ising and Potts models). "relaxed": the gradient, whose mean
+      is not zero, so that the limit is wrong. The default is "gibbs" where `differences` are given
+      or a state has at most 64 neighbours, else "relaxed-gibbs". A biased feature warns.
     - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
       for all sites and values, at about the cost of a gradient; of shape (site, value), or for
-      two values the changes of the flips in the shape of the state. If not given, they are
+      two values the changes of the flips in the shape of the state. Without it, they are
       evaluations of the log density, in chunks of bounded memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.
 
@@ -141,16 +172,16 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
 def gibbs(
     logdensity_fn: LogDensity, space: Space, scan: str = "random", **options: Any
 ) -> SamplingAlgorithm:
-    """Repelled Gibbs sampler: one site a step, at random or in turn ("systematic")."""
+    """Repelled Gibbs sampler: one site per step, at random or in turn ("systematic")."""
     return repel(discrete_kernels.gibbs, logdensity_fn, space, scan, **options)
 
 
 def locally_balanced(
     logdensity_fn: LogDensity, space: Space, balancing: str = "sqrt", **options: Any
 ) -> SamplingAlgorithm:
-    """Repelled locally balanced proposals, by exact ratios: "sqrt", "barker" or "max".
+    """Repelled locally balanced proposals from exact ratios: "sqrt", "barker" or "max".
 
-    The surrogate's ratios take the feature of every neighbour of a state, twice a step.
+    The ratios of the surrogate take the feature of every neighbour of a state, twice per step.
     """
     return repel(discrete_kernels.locally_balanced, logdensity_fn, space, balancing, **options)
 
@@ -158,7 +189,7 @@ def locally_balanced(
 def gwg(
     logdensity_fn: LogDensity,
     space: Space,
-    temperature: float = 2.0,
+    temperature: ArrayLike = 2.0,
     num_sites: int = 1,
     **options: Any,
 ) -> SamplingAlgorithm:
@@ -172,9 +203,12 @@ def gwg(
 def dlp(
     logdensity_fn: LogDensity,
     space: Space,
-    step_size: float,
+    step_size: ArrayLike,
     adjusted: bool = True,
     **options: Any,
 ) -> SamplingAlgorithm:
-    """Repelled discrete Langevin proposal: all sites at once; unadjusted if so wished."""
+    """Repelled discrete Langevin proposal, all sites at once.
+
+    `adjusted=False` skips the Metropolis correction.
+    """
     return repel(discrete_kernels.dlp, logdensity_fn, space, step_size, adjusted, **options)

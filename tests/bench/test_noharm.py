@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
-from srmc.bench._study import Case, find_truth, study
+from srmc.bench.study import Case, find_truth, study
 from srmc.cli import app
 
 

@@ -1,9 +1,12 @@
-"""Discrete targets: cheap differences against evaluations, and tables against brute force."""
+"""Log densities against their formulas, differences against evaluations, sums against tables."""
+
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import srmc
 from srmc.discrete.sites import Sites
@@ -19,31 +22,68 @@ BUILDS = {
 }
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", BUILDS)
-def test_supplied_differences_are_exact(name):
-    target = BUILDS[name]()
+def states_and_changes(target):
+    """Random states, and the changes of the log density at all their neighbours, evaluated."""
     like = target.position.astype(float)
     x = jax.vmap(lambda key: target.space.random(key, like))(jax.random.split(jax.random.key(0), 5))
     plain = Sites(target.logdensity_fn, target.space, "exact", "gibbs")
-    expected = jax.vmap(lambda x: plain.look(x).guide)(x)
-    if target.differences is not None:
-        given = Sites(target.logdensity_fn, target.space, "exact", "gibbs", target.differences)
-        found = jax.vmap(lambda x: given.look(x).guide)(x)
-        np.testing.assert_allclose(found, expected, atol=1e-10)
+    return x, jax.vmap(lambda x: plain.look(x).guide)(x)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", [name for name in BUILDS if name != "factorial_hmm"])
+def test_supplied_differences_are_exact(name):
+    target = BUILDS[name]()
+    x, expected = states_and_changes(target)
+    given = Sites(target.logdensity_fn, target.space, "exact", "gibbs", target.differences)
+    found = jax.vmap(lambda x: given.look(x).guide)(x)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["bernoulli", "ising", "ising-dense", "potts"])
+def test_gradients_give_the_differences_of_targets_that_are_linear_in_each_site(name):
+    target = BUILDS[name]()
+    x, expected = states_and_changes(target)
     linear = Sites(target.logdensity_fn, target.space, "gradient")
-    if name not in ("rbm", "factorial_hmm"):  # linear in each site
-        slopes = jax.vmap(lambda x: linear.look(x, with_feature=False).guide)(x)
-        np.testing.assert_allclose(slopes, expected, atol=1e-10)
+    slopes = jax.vmap(lambda x: linear.look(x, with_feature=False).guide)(x)
+    np.testing.assert_allclose(slopes, expected, atol=1e-10)
 
 
-def test_the_ising_model_is_what_it_says():
-    target = T.ising(T.lattice(2, 2), 0.7, 0.2)
-    assert len(T.lattice(2, 2)) == 4  # each pair once
-    spins = np.array([1, -1, 1, 1])
-    pairs = sum(spins[i] * spins[j] for i, j in T.lattice(2, 2))
-    value = float(target.logdensity_fn(jnp.asarray((spins + 1) / 2)))
-    assert value == pytest.approx(0.7 * pairs + 0.2 * spins.sum(), rel=1e-5)
+@pytest.mark.parametrize("sides", [(2, 2), (3, 4)])  # by a matrix, and by a table of neighbours
+def test_the_ising_model_is_what_it_says(sides):
+    edges = T.lattice(*sides)
+    assert len(edges) == {(2, 2): 4, (3, 4): 24}[sides]  # each pair once
+    rng = np.random.default_rng(0)
+    coupling, field = rng.normal(size=len(edges)), rng.normal(size=np.prod(sides))
+    target = T.ising(edges, coupling, field)
+    for spins in rng.choice([-1, 1], size=(16, len(field))):
+        expected = coupling @ (spins[edges[:, 0]] * spins[edges[:, 1]]) + field @ spins
+        value = float(target.logdensity_fn(jnp.asarray((spins + 1) / 2)))
+        assert value == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("sides", [(2, 2), (3, 4)])
+def test_the_potts_model_is_what_it_says(sides):
+    edges = T.lattice(*sides)
+    rng = np.random.default_rng(0)
+    coupling, field = rng.normal(size=len(edges)), rng.normal(size=(np.prod(sides), 3))
+    target = T.potts(edges, 3, coupling, field)
+    for x in rng.integers(3, size=(16, len(field))):
+        expected = coupling @ (x[edges[:, 0]] == x[edges[:, 1]]) + field[np.arange(len(x)), x].sum()
+        value = float(target.logdensity_fn(target.space.as_state(x)))
+        assert value == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_the_rbm_sums_over_its_hidden_units():
+    rng = np.random.default_rng(0)
+    w, b, c = rng.normal(size=(3, 5)), rng.normal(size=5), rng.normal(size=3)
+    target = T.rbm(w, b, c)
+    hidden = np.array(list(itertools.product([0, 1], repeat=3)))
+    for v in rng.integers(2, size=(8, 5)):
+        expected = b @ v + logsumexp(hidden @ (c + w @ v))
+        value = float(target.logdensity_fn(jnp.asarray(v, float)))
+        assert value == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_tables_are_normalised_and_have_the_moments():
@@ -51,7 +91,9 @@ def test_tables_are_normalised_and_have_the_moments():
     table = target.table
     assert table.states.shape == (3**6, 6, 3)
     assert np.exp(table.log_probability).sum() == pytest.approx(1)
-    np.testing.assert_allclose(target.moments.mean.sum(axis=1), 1)
+    mean = np.tensordot(np.exp(table.log_probability), table.states, 1)
+    np.testing.assert_allclose(target.moments.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(target.moments.variance, mean * (1 - mean), atol=1e-12)
     bernoulli = T.bernoulli()
     np.testing.assert_allclose(
         np.exp(bernoulli.table.log_probability) @ bernoulli.table.states, bernoulli.moments.mean
@@ -64,6 +106,8 @@ def test_tables_are_normalised_and_have_the_moments():
         T.ising(T.lattice(5, 5)).table  # noqa: B018
     with pytest.raises(ValueError, match="target must be discrete"):
         T.banana().table  # noqa: B018
+    with pytest.raises(ValueError, match="target must be discrete"):
+        T.banana().second_moments  # noqa: B018
 
 
 def _flat(table):

@@ -10,9 +10,21 @@ from srmc import targets
 from srmc.targets import _eight_schools
 
 
-@pytest.mark.parametrize("build", [targets.gaussian, targets.mixture, targets.banana])
-def test_moments_are_those_of_exact_draws(build):
-    target, n = build(), 100_000
+@pytest.mark.parametrize(
+    "target",
+    [
+        targets.gaussian(),
+        targets.mixture(),
+        targets.banana(),
+        targets.ellipsoid(5, 100.0),
+        targets.ellipsoid(5, 100.0, rotate=True),
+        targets.student_t(3, 12.0),  # of which squares have a variance
+        targets.bernoulli([0.1, 0.3, 0.9]),  # at 1/2 the squares have no variance
+    ],
+    ids=lambda target: target.name,
+)
+def test_moments_are_those_of_exact_draws(target):
+    n = 100_000
     draws = np.asarray(jax.jit(jax.vmap(target.sample))(jax.random.split(jax.random.key(0), n)))
     centred = draws - target.moments.mean
     assert np.all(np.abs(centred.mean(axis=0)) < 5 * draws.std(axis=0) / np.sqrt(n))
@@ -45,6 +57,25 @@ def test_gaussian_density():
     assert round(1 / np.linalg.eigvalsh(covariance)[0]) == 19
 
 
+@pytest.mark.parametrize("rotate", [False, True])
+def test_ellipsoid_density(rotate):
+    target = targets.ellipsoid(3, 25.0, rotate)
+    axes = (
+        np.linalg.qr(np.random.RandomState(0).standard_normal((3, 3)))[0] if rotate else np.eye(3)
+    )
+    law = stats.multivariate_normal(np.zeros(3), axes @ np.diag([1.0, 5.0, 25.0]) @ axes.T)
+    x = np.array([0.5, -2.0, 3.0])
+    difference = target.logdensity_fn(jnp.asarray(x)) - target.logdensity_fn(jnp.zeros(3))
+    assert float(difference) == pytest.approx(law.logpdf(x) - law.logpdf(np.zeros(3)), rel=1e-5)
+
+
+def test_student_t_density():
+    target, law = targets.student_t(3, 4.0), stats.multivariate_t(np.zeros(3), df=4.0)
+    x = np.array([0.5, -2.0, 3.0])
+    difference = target.logdensity_fn(jnp.asarray(x)) - target.logdensity_fn(jnp.zeros(3))
+    assert float(difference) == pytest.approx(law.logpdf(x) - law.logpdf(np.zeros(3)), rel=1e-5)
+
+
 def test_mixture_density_and_banana_density():
     x = np.array([0.3, -0.4])
     mixture = targets.mixture()
@@ -67,15 +98,32 @@ def test_eight_schools_agrees_with_the_posteriordb_reference():
         np.testing.assert_allclose(a, b, rtol=1e-8)
 
 
-def test_eight_schools_density_matches_its_quadrature():
-    """The conditional mean of the raw effects is where the density, given mu and tau, peaks."""
-    logp = targets.eight_schools().logdensity_fn
-    mu, log_tau = 3.0, 1.2
-    tau = np.exp(log_tau)
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("centred", [False, True])
+def test_eight_schools_density_matches_its_quadrature(centred):
+    """The effects given mu and tau are Gaussian, and what they leave is the marginal posterior."""
+    logp = targets.eight_schools(centred).logdensity_fn
+    effects = "theta" if centred else "theta_raw"
     y, sigma = _eight_schools.EFFECTS, _eight_schools.ERRORS
-    peak = tau * (y - mu) / (sigma**2 + tau**2)
-    x = {"mu": jnp.asarray(mu), "log_tau": jnp.asarray(log_tau), "theta_raw": jnp.asarray(peak)}
-    np.testing.assert_allclose(jax.grad(logp)(x)["theta_raw"], 0, atol=1e-5)
+    gaps = []
+    for mu, log_tau in ((3.0, 1.2), (-4.0, 2.5), (10.0, -1.0)):
+        tau = np.exp(log_tau)
+        peak = tau * (y - mu) / (sigma**2 + tau**2)
+        variance = sigma**2 / (sigma**2 + tau**2)
+        if centred:
+            peak, variance = mu + tau * peak, tau**2 * variance
+        x = {"mu": jnp.asarray(mu), "log_tau": jnp.asarray(log_tau), effects: jnp.asarray(peak)}
+        np.testing.assert_allclose(jax.grad(logp)(x)[effects], 0, atol=1e-10)
+        curvature = jax.hessian(logp)(x)[effects][effects]
+        np.testing.assert_allclose(curvature, -np.diag(1 / variance), rtol=1e-9, atol=1e-9)
+        marginal = (
+            stats.norm.logpdf(mu, 0, 5)
+            + stats.halfcauchy.logpdf(tau, 0, 5)
+            + log_tau
+            + stats.norm.logpdf(y, mu, np.sqrt(sigma**2 + tau**2)).sum()
+        )
+        gaps.append(float(logp(x)) + 0.5 * np.log(variance).sum() - marginal)
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
 
 
 @pytest.mark.usefixtures("x64")
@@ -103,6 +151,8 @@ def test_logistic_reference_is_that_of_a_fine_grid():
         (lambda: targets.banana(scale=0.0), "scale"),
         (lambda: targets.funnel(1), "dim must be >= 2"),
         (lambda: targets.logistic(0), "num_data"),
+        (lambda: targets.logistic_posterior("", "", np.eye(2), [1.0]), "one row per label"),
+        (lambda: targets.logistic_posterior("", "", np.eye(2), [1.0, 2.0]), "labels must be 0 or"),
     ],
 )
 def test_bad_targets_are_named(make, words):

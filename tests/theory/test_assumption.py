@@ -16,7 +16,9 @@ def test_a_gaussian_has_its_precision_as_the_limit():
     assert tails.holds
     assert tails.exponent == pytest.approx(2, abs=0.01)
     assert tails.lipschitz == pytest.approx(np.linalg.norm(precision, 2), rel=1e-3)
-    np.testing.assert_allclose(tails.limits[0], np.linalg.eigvalsh(precision), rtol=1e-2)
+    assert tails.limits.shape == (16, 4)
+    for limits in tails.limits:
+        np.testing.assert_allclose(limits, np.linalg.eigvalsh(precision), rtol=1e-2)
 
 
 def test_a_mixture_follows_the_wider_component():
@@ -50,10 +52,14 @@ def test_huber_with_a_ridge_keeps_the_ridge():
     np.testing.assert_allclose(tails.limits, 0.5, rtol=1e-3)
 
 
-def test_powers_between_1_and_2_hold_with_their_own_exponent():
-    tails = theory.check_tails(lambda x: -(jnp.sum(x**2 + 1) ** 0.75), jnp.zeros(2))
-    assert tails.exponent == pytest.approx(1.5, abs=0.02)
+@pytest.mark.parametrize("power", [1.2, 1.5, 1.8])
+def test_powers_between_1_and_2_hold_with_their_own_exponent(power):
+    tails = theory.check_tails(lambda x: -(jnp.sum(x**2 + 1) ** (power / 2)), jnp.zeros(2))
+    assert tails.exponent == pytest.approx(power, abs=0.02)
     assert tails.holds
+    # The Hessian of |x|^p has eigenvalue p (p - 1) |x|^(p - 2) along x, and p |x|^(p - 2) across.
+    expected = np.sort([power * (power - 1), power])
+    np.testing.assert_allclose(tails.limits, np.tile(expected, (16, 1)), rtol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +83,7 @@ def test_what_breaks_the_assumption_is_named(logdensity, reason):
 
 def test_a_funnel_has_no_lipschitz_score():
     target = srmc.targets.funnel()
-    assert not theory.check_tails(target.logdensity_fn, target.position).holds
+    tails = theory.check_tails(target.logdensity_fn, target.position)
+    assert not tails.holds
+    assert tails.lipschitz == np.inf
+    assert "Hessian is not finite" in tails.reasons[0]

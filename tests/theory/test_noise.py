@@ -110,7 +110,7 @@ def sample_means(kernel, alphas, rho, num_steps, replicates):
 
 
 def assert_variances(means, num_steps, exact):
-    """Within 4 standard errors, and finite-run effects of a few percent."""
+    """Within 4 standard errors and a finite-run effect of 5%, by the sum of the variances."""
     found = num_steps * np.sum(np.mean(means**2, axis=0))
     spread = 4 * (2 / len(means)) ** 0.5 + 0.05
     assert abs(found / np.trace(exact) - 1) < spread
@@ -131,17 +131,15 @@ def test_sample_means_of_a_gaussian_have_the_closed_forms_with_rho_1():
 
 
 def test_averages_with_rho_below_1_follow_one_over_alpha_squared():
-    alphas, steps = (0.0, 1.0, 3.0), 40_000
+    alphas, steps = (0.0, 1.0, 4.0, 16.0), 20_000
     case = theory.gaussian(V)
-    means = sample_means("independent", alphas, 0.8, steps, 400)
-    found = [
-        steps * np.sum(np.mean(x**2, axis=0)) / np.trace(theory.average_covariance(*case, alpha=a))
-        for a, x in zip(alphas, means, strict=True)
-    ]
-    # The edge of the last window adds to it, less and less as the run gets longer.
-    assert found[0] == pytest.approx(1, abs=0.25)
-    assert 0.8 < found[1] < 1.5
-    assert 0.8 < found[2] < 2.0
+    means = sample_means("independent", alphas, 0.7, steps, 400)
+    for alpha, x in zip(alphas[:3], means[:3], strict=True):
+        assert_variances(x, steps, theory.average_covariance(*case, alpha=alpha))
+    # The limit has slope -1.74 from 4 to 16, and rho = 1 has -0.97. At alpha = 16 the last window
+    # still adds a quarter to the variance: other seeds gave slopes of -1.56 to -1.62.
+    variances = np.sum(np.mean(means**2, axis=1), axis=1)
+    assert -1.9 < np.log(variances[3] / variances[2]) / np.log(4) < -1.4
 
 
 @pytest.mark.parametrize(

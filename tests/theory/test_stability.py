@@ -5,7 +5,7 @@ from srmc import theory
 
 
 def radius(gain, alpha, c, *, average=False, moving=False):
-    """Of the loop's matrix: x' = c x + (1 - c) alpha theta, theta' = theta - gain (x' + theta)."""
+    """Spectral radius of x' = c x + (1 - c) alpha theta, theta' = theta - gain (x' + theta)."""
     if moving:
         return abs(1 - gain * (1 + alpha))
     move = np.array([[c, (1 - c) * alpha], [0.0, 1.0]])
@@ -31,10 +31,18 @@ def test_the_moving_frame_leaves_the_kernel_out():
     assert radius(0.999 * gain, 8.0, 0, moving=True) < 1 < radius(1.001 * gain, 8.0, 0, moving=True)
     assert theory.largest_alpha(gain, top_eigenvalue=2.0) == pytest.approx(4.0)
     assert theory.largest_alpha(2.5) == 0
+    for kernel in ({"autocorrelation": -0.9}, {"autocorrelation": 0.9, "average": True}):
+        assert theory.largest_gain(4.0, top_eigenvalue=2.0, **kernel) == gain
+        assert theory.largest_alpha(gain, top_eigenvalue=2.0, **kernel) == pytest.approx(4.0)
 
 
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="autocorrelation must be between -1 and 1"):
         theory.largest_gain(1.0, frame="fixed", autocorrelation=1.0)
-    with pytest.raises(ValueError, match="frame must be one of"):
-        theory.largest_gain(1.0, frame="fast")
+    for bound in (theory.largest_gain, theory.largest_alpha):
+        with pytest.raises(ValueError, match="frame must be one of"):
+            bound(1.0, frame="fast")
+    with pytest.raises(ValueError, match="alpha must be"):
+        theory.largest_gain(-1.0)
+    with pytest.raises(ValueError, match="gain must be"):
+        theory.largest_alpha(0.0)

@@ -12,9 +12,7 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count
 from srmc._progress import progress_bar
-from srmc.core.target import LogDensity
-
-PyTree = Any
+from srmc._types import Array, ArrayLike, LogDensity, Position, PRNGKey, PyTree
 
 
 class AISResult(NamedTuple):
@@ -34,7 +32,7 @@ class AISResult(NamedTuple):
 
     log_normalizer: float
     error: float
-    samples: PyTree
+    samples: PyTree[np.ndarray]
     log_weights: np.ndarray
     effective_sample_size: float
     acceptance_rate: np.ndarray
@@ -42,14 +40,14 @@ class AISResult(NamedTuple):
 
 
 def ais(
-    rng_key: jax.Array,
+    rng_key: PRNGKey,
     logdensity_fn: LogDensity,
     build: Callable[[LogDensity], SamplingAlgorithm],
-    sample_base: Callable[[jax.Array], PyTree],
+    sample_base: Callable[[PRNGKey], Position],
     base_logdensity_fn: LogDensity,
     *,
     log_base_normalizer: float = 0.0,
-    schedule: Any = 1000,
+    schedule: int | ArrayLike = 1000,
     num_particles: int = 100,
     num_steps: int = 1,
     chunk_size: int | None = None,
@@ -80,88 +78,121 @@ def ais(
         Particles that run at once; all if not given.
     """
     check_count("num_particles", num_particles)
-    check_count("num_steps", num_steps)
-    betas = jnp.asarray(_schedule(schedule), float)
-    count = len(betas) - 1
     chunk = num_particles if chunk_size is None else chunk_size
     check_count("chunk_size", chunk)
-
-    def between(beta):
-        def logdensity(x):
-            return (1 - beta) * base_logdensity_fn(x) + beta * logdensity_fn(x)
-
-        return logdensity
-
-    def gap(x):
-        return logdensity_fn(x) - base_logdensity_fn(x)
-
-    def anneal(carry, first, last):
-        """Temperatures `first` to `last` of one particle."""
-
-        def one(n, carry):
-            x, log_weight, memory, key, rates, repels = carry
-            log_weight = log_weight + (betas[n + 1] - betas[n]) * gap(x)
-            algorithm = build(between(betas[n + 1]))
-            init_key, run_key = jax.random.split(jax.random.fold_in(key, n))
-            # A repelled kernel keeps its history, and the strength with it.
-            state = algorithm.init(x, init_key)._replace(**memory)
-
-            def move(carry, key):
-                state, repels = carry
-                repels |= jnp.asarray(getattr(state, "alpha", 0.0)) != 0
-                state, info = algorithm.step(key, state)
-                inner = getattr(info, "inner_info", info)
-                return (state, repels), getattr(inner, "acceptance_rate", jnp.nan)
-
-            keys = jax.random.split(run_key, num_steps)
-            (state, repels), accepted = jax.lax.scan(move, (state, repels), keys)
-            rates = rates.at[n].set(jnp.mean(accepted).astype(rates.dtype))
-            return state.position, log_weight, _memory(state), key, rates, repels
-
-        return jax.lax.fori_loop(first, last, one, carry)
-
-    run = jax.jit(jax.vmap(anneal, in_axes=(0, None, None)))
-    ends = np.linspace(0, count, min(count, 20) + 1).astype(int)
-    all_keys = jax.random.split(rng_key, num_particles)
+    check_count("num_steps", num_steps)
+    betas = jnp.asarray(_schedule(schedule), float)
+    path = _Path(logdensity_fn, base_logdensity_fn, build, betas, num_steps)
+    keys = jax.random.split(rng_key, num_particles)
     out = []
     with progress_bar(progress) as show:
+        total = num_particles * path.length
         for first in range(0, num_particles, chunk):
-            keys = all_keys[first : first + chunk]
-            size = len(keys)
+            mine = keys[first : first + chunk]
+            size = len(mine)
             if size < chunk <= num_particles:  # one program serves the last, short chunk too
-                keys = jnp.concatenate([keys, all_keys[: chunk - size]])
-            x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, count)))(keys)
-            states = jax.vmap(build(between(betas[-1])).init)(x, keys)
-            zeros, rates = jnp.zeros(len(keys), betas.dtype), jnp.zeros((len(keys), count))
-            carry = states.position, zeros, _memory(states), keys, rates, zeros != 0
-            for start, end in itertools.pairwise(ends):
-                carry = run(carry, start, end)
-                done = first * count + int(end) * size
-                show("annealing", done, num_particles * count)
-            x, log_weight, _, _, rates, repels = carry
-            kept = jax.tree.map(np.asarray, (x, log_weight, rates, repels))
-            out.append(jax.tree.map(lambda a, n=size: a[:n], kept))
-    samples, log_weights, rates, repels = jax.tree.map(lambda *x: np.concatenate(x), *out)
-    if np.any(repels):
+                mine = jnp.concatenate([mine, keys[: chunk - size]])
+            tell = lambda n, a=first, b=size: show("annealing", a * path.length + n * b, total)
+            particles = path.run(mine, sample_base, tell)
+            out.append(jax.tree.map(lambda x, n=size: np.asarray(x)[:n], particles))
+    found = jax.tree.map(lambda *x: np.concatenate(x), *out)
+    if np.any(found.repels):
         warnings.warn(
             "ais: repelled transitions leave no one distribution invariant, so that the weights "
             "are not exact; build a kernel with alpha=0 for an unbiased normaliser",
             stacklevel=2,
         )
-    log_weights = log_weights.astype(float)
+    log_weights = found.log_weight.astype(float)
     if not np.any(np.isfinite(log_weights)):
         raise ValueError("logdensity_fn must be finite on the base's draws, but no particle has it")
     value, error = log_mean(log_weights)
     weights = np.exp(log_weights - np.max(log_weights))
     return AISResult(
-        value + log_base_normalizer,
-        error,
-        samples,
-        log_weights,
-        float(np.sum(weights) ** 2 / np.sum(weights**2)),
-        rates.mean(axis=0),
-        not np.any(repels),
+        log_normalizer=value + log_base_normalizer,
+        error=error,
+        samples=found.position,
+        log_weights=log_weights,
+        effective_sample_size=float(np.sum(weights) ** 2 / np.sum(weights**2)),
+        acceptance_rate=found.rates.mean(axis=0),
+        is_exact=not np.any(found.repels),
     )
+
+
+class _Particle(NamedTuple):
+    """A particle on its way: where it is, its weight, what a repelled chain takes along."""
+
+    position: Position
+    log_weight: Array
+    memory: dict[str, Any]
+    rates: Array
+    repels: Array
+
+
+class _Path(NamedTuple):
+    """The way from the base to the target, through the inverse temperatures `betas`."""
+
+    target: LogDensity
+    base: LogDensity
+    build: Callable[[LogDensity], SamplingAlgorithm]
+    betas: Array
+    num_steps: int
+
+    @property
+    def length(self) -> int:
+        return len(self.betas) - 1
+
+    def between(self, beta: Array) -> LogDensity:
+        """The log density at an inverse temperature."""
+        return lambda x: (1 - beta) * self.base(x) + beta * self.target(x)
+
+    def run(
+        self,
+        keys: Array,
+        sample_base: Callable[[PRNGKey], Position],
+        tell: Callable[[int], None],
+    ) -> _Particle:
+        """Particles at the end of the way, one per key."""
+        x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)
+        states = jax.vmap(self.build(self.between(self.betas[-1])).init)(x, keys)
+        zeros = jnp.zeros(len(keys), self.betas.dtype)
+        rates = jnp.zeros((len(keys), self.length))
+        particles = _Particle(states.position, zeros, _memory(states), rates, zeros != 0)
+        advance = jax.jit(jax.vmap(self._advance, in_axes=(0, 0, None, None)))
+        ends = np.linspace(0, self.length, min(self.length, 20) + 1).astype(int)
+        for start, end in itertools.pairwise(ends):
+            particles = advance(particles, keys, start, end)
+            tell(int(end))
+        return particles
+
+    def _advance(self, particle: _Particle, key: PRNGKey, first: Array, last: Array) -> _Particle:
+        """Temperatures `first` to `last` of one particle."""
+
+        def one(n: Array, at: _Particle) -> _Particle:
+            gap = self.target(at.position) - self.base(at.position)
+            algorithm = self.build(self.between(self.betas[n + 1]))
+            init_key, run_key = jax.random.split(jax.random.fold_in(key, n))
+            # A repelled kernel keeps its history, and the strength with it.
+            state = algorithm.init(at.position, init_key)._replace(**at.memory)
+
+            def move(carry: tuple[Any, Array], key: PRNGKey) -> tuple[tuple[Any, Array], Array]:
+                state, repels = carry
+                repels |= jnp.asarray(getattr(state, "alpha", 0.0)) != 0
+                state, info = algorithm.step(key, state)
+                inner = getattr(info, "inner_info", info)
+                return (state, repels), getattr(inner, "acceptance_rate", jnp.asarray(jnp.nan))
+
+            keys = jax.random.split(run_key, self.num_steps)
+            (state, repels), accepted = jax.lax.scan(move, (state, at.repels), keys)
+            return _Particle(
+                position=state.position,
+                log_weight=at.log_weight + (self.betas[n + 1] - self.betas[n]) * gap,
+                memory=_memory(state),
+                rates=at.rates.at[n].set(jnp.mean(accepted).astype(at.rates.dtype)),
+                repels=repels,
+            )
+
+        particle_at_end: _Particle = jax.lax.fori_loop(first, last, one, particle)
+        return particle_at_end
 
 
 def log_mean(log_weights: np.ndarray) -> tuple[float, float]:
@@ -173,7 +204,7 @@ def log_mean(log_weights: np.ndarray) -> tuple[float, float]:
     return float(top + np.log(mean)), float(spread / mean / np.sqrt(len(weights)))
 
 
-def _schedule(schedule: Any) -> np.ndarray:
+def _schedule(schedule: int | ArrayLike) -> np.ndarray:
     if isinstance(schedule, int | np.integer):
         check_count("schedule", schedule)
         return np.linspace(0, 1, schedule + 1)

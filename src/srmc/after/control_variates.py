@@ -7,33 +7,33 @@ import jax
 import numpy as np
 
 from srmc._checks import check_option
+from srmc._types import Array, Position, PyTree
 from srmc.metrics.errors import batch_means_error
 
-PyTree = Any
 FOLDS = 5
 RIDGES = [1e100, *10.0 ** np.arange(4, -9, -1), 0.0]  # in units of the Gram matrix; 1e100 is none
 
 
 class Controlled(NamedTuple):
-    """Averages with control variates, and without; 1.96 errors to each side are 95%."""
+    """Averages with control variates, and without; mean ± 1.96 × error is a 95% interval."""
 
-    mean: PyTree
-    error: PyTree
-    plain_mean: PyTree
-    plain_error: PyTree
+    mean: PyTree[np.ndarray]
+    error: PyTree[np.ndarray]
+    plain_mean: PyTree[np.ndarray]
+    plain_error: PyTree[np.ndarray]
 
 
 def zv(
-    draws: PyTree,
-    scores: PyTree | Callable[[PyTree], PyTree],
+    draws: PyTree[Any],
+    scores: PyTree[Any] | Callable[[Any], Position],
     order: int = 1,
-    values: PyTree | Callable[[PyTree], PyTree] | None = None,
+    values: PyTree[Any] | Callable[[Any], PyTree[Array]] | None = None,
 ) -> Controlled:
     """Averages over draws, less what the scores explain of their noise.
 
-    Scores have mean 0, and so has x s^T + I; both go with many functions of x, and a regression on
-    them takes that part of the noise away. On a Gaussian nothing is left of the error of means
-    (order 1) or of all second moments (order 2).
+    Scores have mean 0, and so has x s^T + I. Both correlate with many functions of x, and a
+    regression on them removes that part of the noise. On a Gaussian nothing is left of the error
+    of means (order 1) or of all second moments (order 2).
 
     Parameters
     ----------
@@ -43,23 +43,23 @@ def zv(
     scores
         The gradient of the log density at each draw, as the draws are, or as the JAX function
         that gives it for one draw. With order 1 any functions with mean 0 will do, such as
-        `result.stats["features"]` of HMC and NUTS (other kernels look at few draws only).
+        `result.stats["features"]` of HMC and NUTS (other kernels score few draws only).
     order
         1, for d control variates, or 2, for d (d + 3) / 2.
     values
         What to average, as an array or a tree of them (chain, draw, ...), or (draw, ...) if draws
         are (draw, d), or as a JAX function of one draw; the draws themselves if not given.
 
-    Coefficients are fitted on four fifths of the draws and used on the rest, in turn, so that
-    errors hold, with a ridge that does best there, from none at all to one that leaves the values
-    alone. With more than 200 draws for each control variate, least squares on all of them do.
+    Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, so that
+    the errors are honest, with the ridge that does best there. With more than 200 draws per
+    control variate, least squares on all draws are used.
     """
     check_option("order", order, (1, 2))
     alone = not isinstance(draws, dict | list | tuple) and np.ndim(draws) == 2
     draws = _with_chains("draws", draws)
     x = _flat("draws", draws)
     if x.shape[1] < 2 * FOLDS:
-        raise ValueError(f"draws must be at least {2 * FOLDS} a chain, got {x.shape[1]}")
+        raise ValueError(f"draws must be at least {2 * FOLDS} per chain, got {x.shape[1]}")
     if callable(scores):
         scores = jax.jit(jax.vmap(jax.vmap(scores)))(draws)
     s = _flat("scores", _with_chains("scores", scores))
@@ -90,19 +90,19 @@ def zv(
     )
 
 
-def ravel_pytree_numpy(template: PyTree) -> Callable[[np.ndarray], PyTree]:
+def ravel_pytree_numpy(template: PyTree[np.ndarray]) -> Callable[[np.ndarray], PyTree[np.ndarray]]:
     """A function that gives a vector the structure of the template, in double precision."""
     leaves, structure = jax.tree.flatten(template)
     ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
-    def shape(flat):
+    def shape(flat: np.ndarray) -> PyTree[np.ndarray]:
         parts = zip(np.split(flat, ends), leaves, strict=True)
         return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
 
     return shape
 
 
-def _with_chains(name: str, tree: PyTree) -> PyTree:
+def _with_chains(name: str, tree: PyTree[Any]) -> PyTree[np.ndarray]:
     tree = jax.tree.map(np.asarray, tree)
     if isinstance(tree, np.ndarray) and tree.ndim == 2:
         tree = tree[None]
@@ -115,7 +115,7 @@ def _with_chains(name: str, tree: PyTree) -> PyTree:
     return tree
 
 
-def _flat(name: str, tree: PyTree) -> np.ndarray:
+def _flat(name: str, tree: PyTree[np.ndarray]) -> np.ndarray:
     """(chain, draw, coordinate), in double precision."""
     leaves = jax.tree.leaves(tree)
     if not leaves or len({leaf.shape[:2] for leaf in leaves}) > 1:
@@ -147,7 +147,8 @@ def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
     if len(phi) > 200 * size:
         centred = phi - phi.mean(axis=0), f - f.mean(axis=0)
         beta = np.linalg.lstsq(*centred, rcond=1e-10)[0]
-        return (phi @ beta).reshape(values.shape)
+        fitted: np.ndarray = (phi @ beta).reshape(values.shape)
+        return fitted
     fold = np.tile(np.arange(length) * FOLDS // length, chains)
     fits = [(fold == k, _Ridge(phi[fold != k], f[fold != k])) for k in range(FOLDS)]
     losses = np.zeros((len(RIDGES), f.shape[1]))
@@ -176,7 +177,8 @@ class _Ridge:
     def shrunk(self, ridge: float) -> np.ndarray:
         """What each direction's coefficient is multiplied by."""
         floor = 1e-12 * max(self.sizes[0], 1e-100)
-        return self.sizes / (self.sizes**2 + ridge * self.size + floor**2)
+        shrunk: np.ndarray = self.sizes / (self.sizes**2 + ridge * self.size + floor**2)
+        return shrunk
 
 
 def _check_second_order(products: np.ndarray) -> None:

@@ -4,17 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 import srmc
-from srmc.bench._study import flatten
-from srmc.metrics.errors import batch_means_error, repelled_error
-from srmc.run import loop as _run
-from srmc.run.devices import in_order
+from srmc._types import Array, PRNGKey
+from srmc.bench.study import flatten
+from srmc.metrics import batch_means_error, repelled_error
 from srmc.targets import Target
-from srmc.tune import continuous as _tune
+from srmc.tune import Continuous
+from srmc.tune.continuous import RECIPES
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "gaussian-10": lambda: srmc.targets.gaussian(10),
@@ -41,9 +39,9 @@ def coverage(
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
-    unknown = [name for name in kernels if name not in _tune.RECIPES]
+    unknown = [name for name in kernels if name not in RECIPES]
     if unknown:
-        raise ValueError(f"kernels must be among {', '.join(_tune.RECIPES)}, got {unknown}")
+        raise ValueError(f"kernels must be among {', '.join(RECIPES)}, got {unknown}")
     if quick:
         replicates = 12
     rows: list[dict[str, Any]] = []
@@ -57,37 +55,35 @@ def coverage(
     return rows
 
 
-def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples: int, seed: int):
-    logdensity_fn, mean, variance = flatten(target)
+def _row(
+    target: Target, kernel: str, replicates: int, chains: int, num_samples: int, seed: int
+) -> dict[str, Any]:
+    flat = flatten(target)
+    mean, tuner = np.asarray(flat.mean, float), Continuous(kernel)
 
-    def start(key):
-        if target.sample is not None:
-            return ravel_pytree(target.sample(key))[0].astype(mean.dtype)
-        return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
-
-    def one(key):
+    def one(key: PRNGKey) -> tuple[Array, ...]:
         start_key, warm_key, init_key, run_key = jax.random.split(key, 4)
-        starts = jax.vmap(start)(jax.random.split(start_key, chains))
-        warmup = _tune.adapt(kernel, logdensity_fn, warm_key, starts, 1000)
-        loop, options = _tune.tune(kernel, warmup, num_samples)
-        algorithm = _tune.RECIPES[kernel].build(logdensity_fn, **warmup.parameters, **options)
-        states = jax.vmap(algorithm.init)(warmup.positions, jax.random.split(init_key, chains))
+        starts = jax.vmap(flat.start)(jax.random.split(start_key, chains))
+        size = {"num_warmup": 1000, "num_samples": num_samples, "together": chains}
+        tuned = srmc.tune.tune(tuner, flat.logdensity_fn, warm_key, starts, **size)
+        options = tuner.repellence(tuned.loop, num_samples, "auto")
+        options["history_axis"] = srmc.run.CHAINS
+        algorithm = tuner.build(flat.logdensity_fn, tuned.parameters, **options)
+        states = jax.vmap(algorithm.init)(tuned.positions, jax.random.split(init_key, chains))
 
-        def step(states, n):
-            keys = jax.random.split(jax.random.fold_in(run_key, n), chains)
-            states, info = jax.vmap(algorithm.step, axis_name=_run.CHAINS)(keys, states)
-            seen = jax.vmap(lambda state: _tune.seen(state, loop))(states)
-            base = states.inner_state.position
-            return states, (states.position, base, seen, info.gain, states.alpha)
+        def record(state: srmc.RepelState) -> tuple[Any, ...]:
+            seen = tuner.features(state, tuned.loop)
+            return state.position, state.inner_state.position, seen
 
-        return jax.lax.scan(step, states, jnp.arange(num_samples))[1]
+        _, recorded, stats = srmc.run.run(algorithm, run_key, states, num_samples, record=record)
+        return *recorded, stats.gain, stats.alpha
 
     keys = jax.random.split(jax.random.key(seed), replicates)
     batch = max(n for n in range(1, 11) if replicates % n == 0)
     program = jax.jit(
-        lambda keys: jax.lax.map(one, keys, batch_size=batch), compiler_options=in_order()
+        lambda keys: jax.lax.map(one, keys, batch_size=batch), compiler_options=srmc.run.in_order()
     )
-    held: dict[str, list] = {"plain": [], "repelled": [], "batch means": []}
+    held: dict[str, list[np.ndarray]] = {"plain": [], "repelled": [], "batch means": []}
     errors, reported = [], []
     for first in range(0, replicates, 10 * batch):  # as many as fit into memory
         out = program(keys[first : first + 10 * batch])
@@ -103,7 +99,7 @@ def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples:
     row: dict[str, Any] = {
         "replicates": replicates,
         "chains": chains,
-        "draws_a_chain": num_samples,
+        "draws_per_chain": num_samples,
         "error_over_reported": float(np.sqrt(np.mean(np.mean(errors, 0) / np.mean(reported, 0)))),
     }
     for side, found in held.items():
@@ -112,5 +108,5 @@ def _row(target: Target, kernel: str, replicates: int, chains: int, num_samples:
     return row
 
 
-def _standard_error(x):
+def _standard_error(x: np.ndarray) -> float:
     return float(np.std(x, ddof=1) / np.sqrt(len(x)))

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc.bench._study import ratio_error
+from srmc._types import Array
+from srmc.bench.errors import ratio_error
 from srmc.targets import Target
-from srmc.tune import discrete as _tune_sites
+from srmc.tune import Discrete
 
 
 class Size(NamedTuple):
@@ -76,6 +77,16 @@ def discrete(
     return rows
 
 
+class Side(NamedTuple):
+    """Averages of a run, (chain, site) and (chain, pair), its cost, and the share of hot steps."""
+
+    mean: np.ndarray
+    pair: np.ndarray
+    evaluations: float
+    seconds: float
+    hot: float
+
+
 def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str, Any]:
     """One kernel, plain and repelled, both tuned by the same warm-up."""
     space: Any = target.space
@@ -83,26 +94,17 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
     starts = jax.vmap(lambda key: space.random(key, target.position))(
         jax.random.split(start_key, size.chains)
     )
-    warm = _tune_sites.adapt(
-        kernel,
-        target.logdensity_fn,
-        warm_key,
-        starts,
-        size.warmup,
-        space=space,
-        differences=target.differences,
-    )
-    loop = _tune_sites.look(kernel, warm, size.steps)
-    build = lambda **options: _tune_sites.RECIPES[kernel].build(
-        target.logdensity_fn, **warm.parameters, **options
-    )
+    tuner = Discrete(kernel, space, target.differences)
+    lengths = {"num_warmup": size.warmup, "num_samples": size.steps}
+    tuned = srmc.tune.tune(tuner, target.logdensity_fn, warm_key, starts, **lengths)
     first, second = _pairs(target.position.size)
 
-    def run(algorithm):
+    def run(**repellence: Any) -> Side:
+        algorithm = tuner.build(target.logdensity_fn, tuned.parameters, **repellence)
         keys = jax.random.split(init_key, size.chains)
-        states = jax.vmap(algorithm.init)(warm.positions, keys)
+        states = jax.vmap(algorithm.init)(tuned.positions, keys)
 
-        def one(carry, n):
+        def one(carry: Any, n: Array) -> tuple[Any, Array]:
             states, mean, pair, spent = carry
             keys = jax.random.split(jax.random.fold_in(run_key, n), size.chains)
             states, info = jax.vmap(algorithm.step)(keys, states)
@@ -116,38 +118,42 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
         began = time.perf_counter()
         (_, mean, pair, spent), hot = jax.block_until_ready(compiled(states))
         seconds = time.perf_counter() - began
-        out = [np.asarray(x, float) / size.steps for x in (mean, pair)]
-        return *out, float(spent), seconds, float(np.mean(hot))
+        mean, pair = (np.asarray(x, float) / size.steps for x in (mean, pair))
+        return Side(mean, pair, float(spent), seconds, float(np.mean(hot)))
 
-    plain = run(build(alpha=0.0))
-    repelled = run(build(**_tune_sites.repellence(kernel, loop, size.steps)))
-    truths = _truths(target, first, second, plain, repelled)
-    row = {
+    plain = run(alpha=0.0)
+    repelled = run(**tuner.repellence(tuned.loop, size.steps, "auto"))
+    return {
         "kernel": kernel,
         "replicates": size.chains,
         "steps": size.steps,
         "is_exact": target.moments is not None,
-        "evaluations_a_step": [side[2] / size.steps for side in (plain, repelled)],
-        "seconds": [side[3] for side in (plain, repelled)],
-        "hot": repelled[4],
-        "rate_times_time": float(loop.rate * jnp.mean(loop.time)),
-        "errors": {},
+        "evaluations_per_step": [side.evaluations / size.steps for side in (plain, repelled)],
+        "seconds": [side.seconds for side in (plain, repelled)],
+        "hot": repelled.hot,
+        "rate_times_time": float(tuned.loop.rate * jnp.mean(tuned.loop.time)),
+        "errors": _errors(plain, repelled, _truths(target, first, second, plain, repelled)),
     }
-    more_evaluations, more_seconds = (repelled[n] / plain[n] for n in (2, 3))
-    for name, truth, before, after in zip(
-        ("mean", "pair"), truths, plain[:2], repelled[:2], strict=True
+
+
+def _errors(plain: Side, repelled: Side, truths: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+    """Squared errors of the means and of the products of pairs, and their ratios."""
+    out = {}
+    for name, truth, before, after in (
+        ("mean", truths[0], plain.mean, repelled.mean),
+        ("pair", truths[1], plain.pair, repelled.pair),
     ):
         old, new = (np.sum((x - truth) ** 2, axis=1) for x in (before, after))
         ratio = float(new.mean() / old.mean())
-        row["errors"][name] = {
+        out[name] = {
             "plain": float(old.mean()),
             "repelled": float(new.mean()),
             "ratio": ratio,
             "error": ratio_error(old, new),
-            "at_equal_evaluations": ratio * more_evaluations,
-            "at_equal_seconds": ratio * more_seconds,
+            "at_equal_evaluations": ratio * repelled.evaluations / plain.evaluations,
+            "at_equal_seconds": ratio * repelled.seconds / plain.seconds,
         }
-    return row
+    return out
 
 
 def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -157,12 +163,15 @@ def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(size - 1), np.arange(1, size)
 
 
-def _truths(target, first, second, *sides):
-    """Exact moments, or where nobody knows the mean over all chains of both sides.
+def _truths(
+    target: Target, first: np.ndarray, second: np.ndarray, *sides: Side
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exact moments, or where they are unknown the mean over all chains of both sides.
 
     The latter hides a bias that both share, and most of one that is smaller than the errors.
     """
-    if target.moments is None:
-        return [np.mean(np.concatenate([side[n] for side in sides]), axis=0) for n in (0, 1)]
-    products = target.second_moments.reshape(target.position.size, -1)
+    if target.moments is None or target.second_moments is None:
+        mean, pair = (np.mean(np.concatenate([side[n] for side in sides]), axis=0) for n in (0, 1))
+        return mean, pair
+    products = np.asarray(target.second_moments).reshape(target.position.size, -1)
     return np.ravel(target.moments.mean), products[first, second]

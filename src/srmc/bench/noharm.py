@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 import srmc
-from srmc.bench._study import Case, find_truth, study
+from srmc.bench.study import Alpha, Case, find_truth, study
 from srmc.targets import Target
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -25,13 +25,13 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "cox-256": srmc.targets.cox,
     "ellipsoid-1000": lambda: srmc.targets.ellipsoid(1000, 100.0),
 }
-LARGEST = 256  # dimensions in which all functionals are looked at
+LARGEST = 256  # dimensions up to which all functionals are measured
 CASES = {
-    "mh": Case("mh", {}, 5000, 20_000),
-    "mala": Case("mala", {}, 5000, 20_000),
-    "hmc": Case("hmc", {"num_integration_steps": 10}, 1000, 1000),
-    "jittered_hmc": Case("jittered_hmc", {"num_integration_steps": 10}, 1000, 1000),
-    "nuts": Case("nuts", {}, 1000, 1000),
+    "mh": Case("mh", 5000, 20_000),
+    "mala": Case("mala", 5000, 20_000),
+    "hmc": Case("hmc", 1000, 1000),
+    "jittered_hmc": Case("jittered_hmc", 1000, 1000),
+    "nuts": Case("nuts", 1000, 1000),
 }
 
 
@@ -39,8 +39,8 @@ def noharm(
     targets: Sequence[str] | None = None,
     kernels: Sequence[str] | None = None,
     *,
-    chains: int = 1,
-    alpha: Any = "auto",
+    num_chains: int = 1,
+    alpha: Alpha = "auto",
     replicates: int = 64,
     seed: int = 0,
     quick: bool = False,
@@ -48,9 +48,9 @@ def noharm(
 ) -> list[dict[str, Any]]:
     """Rows for each kernel on each target; `quick` takes two of each, and short runs.
 
-    Runs of many chains are as many times shorter, down to a tenth. Where runs are short, and
-    dimensions 256 at most, all functionals are looked at, and with one chain and alpha="auto" all
-    that stands beside it.
+    Runs of many chains are as many times shorter, down to a tenth. For a single chain with
+    alpha="auto", runs of 1,000 draws and up to 256 dimensions, all functionals are measured, and
+    the rivals beside them.
     """
     names = targets or (["logistic", "banana"] if quick else list(TARGETS))
     kernels = kernels or (["mala", "mh"] if quick else list(CASES))
@@ -68,19 +68,19 @@ def noharm(
             if quick:
                 case = case._replace(num_warmup=1000, num_samples=1500)
             elif case.num_samples > 1000:
-                share = max(0.1, 1 / chains)
+                share = max(0.1, 1 / num_chains)
                 case = case._replace(
                     num_warmup=max(1000, int(case.num_warmup * share)),
                     num_samples=int(case.num_samples * share),
                 )
-            alone = chains == 1 and alpha == "auto" and not quick
+            alone = num_chains == 1 and alpha == "auto" and not quick
             if alone and case.num_samples <= 1000 and optax.tree.size(target.position) <= LARGEST:
                 truth = truth or find_truth(target)
             row = study(
                 target,
                 case,
                 replicates=8 if quick else replicates,
-                chains=chains,
+                num_chains=num_chains,
                 alpha=alpha,
                 truth=truth if case.num_samples <= 1000 else None,
                 beside=alone,

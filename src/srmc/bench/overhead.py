@@ -9,12 +9,14 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
 import srmc
-from srmc.run import loop as _run
-from srmc.tune import continuous as _tune
+from srmc._types import Array, Float, LogDensity, PRNGKey
+from srmc.tune import Continuous
 
 Programs = dict[str, tuple[Callable[[], Any], float]]  # with the seconds it took to compile each
+Starts = Float[Array, "chain d"]
 
 
 def overhead(
@@ -27,7 +29,7 @@ def overhead(
     kernels: tuple[str, ...] = ("hmc", "mala", "nuts", "gwg", "dlp", "rebalance"),
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Rows with seconds a step (median over repeats, taken in turn) and seconds to compile.
+    """Rows with seconds per step (median over repeats, taken in turn) and seconds to compile.
 
     `ratio` divides each repeat's time by BlackJAX's of the same round, or on a discrete space,
     where BlackJAX has no kernel, by the plain kernel's; its quartiles go along. "self-tuned" is
@@ -53,14 +55,16 @@ def overhead(
     return rows
 
 
-def _continuous(family, logp, starts, num_steps) -> Programs:
+def _continuous(family: str, logp: LogDensity, starts: Starts, num_steps: int) -> Programs:
     metric = jnp.ones(starts.shape[1])
     step = {"hmc": (0.02, 10, metric), "mala": (0.002,), "nuts": (0.1, metric)}[family]
     repelled = functools.partial(getattr(srmc, family), logp, *step)
     moving = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "moving"}
     fixed = moving | {"frame": "fixed"}
-    options = {"num_integration_steps": 10} if family == "hmc" else {}
-    warmup = _tune.adapt(family, logp, jax.random.key(1), starts, 1000, **options)
+    tuner = Continuous(family)
+    size = {"num_warmup": 1000, "num_samples": num_steps, "together": len(starts)}
+    tuned = srmc.tune.tune(tuner, logp, jax.random.key(1), starts, **size)
+    options = tuner.repellence(tuned.loop, num_steps, "auto")
     blackjax_step = (0.02, metric, 10) if family == "hmc" else step
     algorithms = {
         "blackjax": getattr(blackjax, family)(logp, *blackjax_step),
@@ -76,11 +80,11 @@ def _continuous(family, logp, starts, num_steps) -> Programs:
             "fixed shift": repelled(**fixed),
             "tilt": repelled(alpha=1.0, surrogate=srmc.tilt()),
         }
-    algorithms["self-tuned"] = repelled(**_tune.tune(family, warmup, num_steps)[1])
+    algorithms["self-tuned"] = repelled(**options, history_axis=srmc.run.CHAINS)
     return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
 
 
-def _discrete(family, lattice, num_steps) -> Programs:
+def _discrete(family: str, lattice: int, num_steps: int) -> Programs:
     ising = srmc.targets.ising(srmc.targets.lattice(lattice, lattice), 0.43, 0.0)
     step = {"gwg": (), "dlp": (0.2,)}[family]
     build = functools.partial(getattr(srmc, family), ising.logdensity_fn, ising.space, *step)
@@ -94,8 +98,9 @@ def _discrete(family, lattice, num_steps) -> Programs:
     return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
 
 
-def _stored(logp, starts, num_draws) -> Programs:
-    warmup = _tune.adapt("nuts", logp, jax.random.key(1), starts, max(200, 2 * num_draws))
+def _stored(logp: LogDensity, starts: Starts, num_draws: int) -> Programs:
+    num_draws = max(64, num_draws)  # fewer cannot be rebalanced
+    warmup = Continuous("nuts").adapt(logp, jax.random.key(1), starts, max(200, 2 * num_draws))
     draws = warmup.draws[:, -num_draws:]
     score = jax.grad(logp)
     gradients = jax.jit(jax.vmap(jax.vmap(score)))
@@ -106,11 +111,13 @@ def _stored(logp, starts, num_draws) -> Programs:
     return {name: (run, _seconds(run)) for name, run in runs.items()}
 
 
-def _compile(algorithm, starts, num_steps) -> tuple[Callable[[], Any], float]:
-    def run(states, key):
-        def one(states, n):
+def _compile(
+    algorithm: SamplingAlgorithm, starts: Starts, num_steps: int
+) -> tuple[Callable[[], Any], float]:
+    def run(states: Any, key: PRNGKey) -> tuple[Any, Any]:
+        def one(states: Any, n: Array) -> tuple[Any, Any]:
             keys = jax.random.split(jax.random.fold_in(key, n), len(starts))
-            states, _ = jax.vmap(algorithm.step, axis_name=_run.CHAINS)(keys, states)
+            states, _ = jax.vmap(algorithm.step, axis_name=srmc.run.CHAINS)(keys, states)
             return states, states.position
 
         return jax.lax.scan(one, states, jnp.arange(num_steps))
@@ -121,7 +128,7 @@ def _compile(algorithm, starts, num_steps) -> tuple[Callable[[], Any], float]:
     return lambda: compiled(*arguments), time.perf_counter() - began
 
 
-def _seconds(run) -> float:
+def _seconds(run: Callable[[], Any]) -> float:
     began = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - began
@@ -140,7 +147,7 @@ def _timed(family: str, programs: Programs, num_steps: int, repeats: int) -> lis
             {
                 "kernel": family,
                 "variant": name,
-                "microseconds_a_step": 1e6 * float(np.median(seconds[name])),
+                "microseconds_per_step": 1e6 * float(np.median(seconds[name])),
                 "ratio": float(np.median(ratio)),
                 "ratio_quartiles": [float(q) for q in np.quantile(ratio, [0.25, 0.75])],
                 "compile_seconds": compile_seconds,

@@ -1,18 +1,17 @@
 """The limit theorem beside simulation: errors of means against alpha, on any continuous target."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc.bench._study import flatten
-from srmc.run import loop as _run
-from srmc.run.devices import in_order
+from srmc._types import Array, Float, PRNGKey
+from srmc.bench.study import Flat, flatten
 from srmc.targets import Target
-from srmc.tune import continuous as _tune
+from srmc.tune import Continuous, Warmup
 
 ALPHAS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 RHO = 0.8
@@ -36,37 +35,29 @@ def laws(
     if quick:
         alphas, lengths, replicates = (0.0, 3.0), (1000,), 32
     alphas = sorted({0.0, *alphas})
-    logdensity_fn, mean, variance = flatten(target)
-    keys = jax.random.split(jax.random.key(seed), 4)
-    sd = jnp.sqrt(variance)
+    flat = flatten(target)
+    mean, sd = flat.mean, jnp.sqrt(flat.variance)
+    scale = np.asarray(sd, float)
+    keys = jax.random.split(jax.random.key(seed), 3)
     total = 2 + len(lengths)
     on_progress("theory", 0, total, "base run")
-    starts = mean[None] + sd[None] * jax.random.normal(keys[0], (32, mean.size))
-    warmup = _tune.adapt("mala", logdensity_fn, keys[1], starts, 1000)
-    plain = srmc.mala(logdensity_fn, **warmup.parameters, alpha=0.0)
-    states = jax.vmap(plain.init)(warmup.positions)
-    length = 1000 if quick else 10_000
-    draws = jnp.asarray(_run.run(plain, keys[2], states, length).draws)
-    scores = jax.jit(jax.vmap(jax.vmap(jax.grad(logdensity_fn))))(draws)
-    scale = np.asarray(sd, float)
-    case = srmc.theory.estimate(np.asarray(scores) * scale, np.asarray(draws) / scale)
+    warmup, draws, scores = _base_run(flat, keys[0], 1000 if quick else 10_000)
+    case = srmc.theory.estimate(scores * scale, draws / scale)
     # Push along A = Cov(x), in the units of the standard deviations.
-    cov = np.cov(np.asarray(draws, float).reshape(-1, mean.size), rowvar=False)
-    cov = cov.reshape(mean.size, mean.size)
+    cov = np.cov(draws.reshape(-1, mean.size), rowvar=False).reshape(mean.size, mean.size)
     in_units = cov / np.outer(scale, scale)
     average = lambda c: float(np.mean(np.diag(c)))
     limit = lambda alpha: average(srmc.theory.average_covariance(*case, alpha, in_units))
     finely = np.expm1(np.linspace(0, np.log1p(max(alphas)), 50)).tolist()
-    floor = average(srmc.theory.control_variate_covariance(*case))
-    time = float(np.max(srmc.metrics.autocorrelation_time(np.asarray(draws))))
+    time = float(np.max(srmc.metrics.autocorrelation_time(draws)))
     simulated = {}
     for number, steps in enumerate(lengths):
         on_progress("theory", 1 + number, total, f"{replicates} runs of {steps} steps")
-        simulated[str(steps)] = _simulate(
-            logdensity_fn, warmup, jnp.asarray(cov, mean.dtype), mean, sd, alphas, steps,
-            _window(time, steps), replicates, keys[3],
-        )  # fmt: skip
+        window = Window(steps, (time * steps) ** 0.5)
+        push = jnp.asarray(cov, mean.dtype)
+        simulated[str(steps)] = _simulate(flat, warmup, push, alphas, window, replicates, keys[2])
     on_progress("theory", total, total, "")
+    tails = srmc.theory.check_tails(flat.logdensity_fn, mean, scale=10 * float(jnp.max(sd)))
     return {
         "target": target.name,
         "kernel": "mala",
@@ -74,51 +65,78 @@ def laws(
         "alphas": list(alphas),
         "predicted": [limit(a) for a in alphas],
         "curve": [finely, [limit(a) for a in finely]],
-        "control_variate": floor,
+        "control_variate": average(srmc.theory.control_variate_covariance(*case)),
         "replicates": replicates,
         "simulated": simulated,
-        "tails": srmc.theory.check_tails(
-            logdensity_fn, mean, scale=10 * float(jnp.max(sd))
-        )._asdict()
-        | {"limits": None},
+        "tails": tails._asdict() | {"limits": None},
     }
 
 
-def _window(time: float, steps: int) -> float:
-    """Steps of the loop's window: many autocorrelation times, and a small part of the run."""
-    return (time * steps) ** 0.5
+def _base_run(
+    flat: Flat, rng_key: PRNGKey, length: int
+) -> tuple[Warmup, Float[np.ndarray, "chain draw d"], Float[np.ndarray, "chain draw d"]]:
+    """32 chains of tuned plain MALA: their warm-up, draws, and scores."""
+    start_key, warm_key, run_key = jax.random.split(rng_key, 3)
+    tuner = Continuous("mala")
+    starts = jax.vmap(flat.start)(jax.random.split(start_key, 32))
+    warmup = tuner.adapt(flat.logdensity_fn, warm_key, starts, 1000)
+    plain = tuner.build(flat.logdensity_fn, warmup.parameters, alpha=0.0)
+    states = jax.vmap(plain.init)(warmup.positions)
+    record = lambda state: (state.position, state.inner_state.logdensity_grad)
+    program = jax.jit(
+        lambda states: srmc.run.run(plain, run_key, states, length, record=record)[1],
+        compiler_options=srmc.run.in_order(),
+    )
+    draws, scores = (np.swapaxes(np.asarray(x, float), 0, 1) for x in program(states))
+    return warmup, draws, scores
+
+
+class Window(NamedTuple):
+    """The length of a run, and of the loop's window: many autocorrelation times, few windows."""
+
+    steps: int
+    length: float
 
 
 def _simulate(
-    logdensity_fn, warmup, cov, mean, sd, alphas, steps, window, replicates, rng_key
+    flat: Flat,
+    warmup: Warmup,
+    push: Float[Array, "d d"],
+    alphas: Sequence[float],
+    window: Window,
+    replicates: int,
+    rng_key: PRNGKey,
 ) -> list[dict[str, float]]:
+    mean, sd, steps = flat.mean, jnp.sqrt(flat.variance), window.steps
     positions = jnp.resize(warmup.positions, (replicates, mean.size))
+    gain = srmc.gain(RHO, scale=float(steps**RHO / window.length), delay=float(steps))
+    tuner = Continuous("mala")
 
-    def one(key, position, alpha):
-        gain = srmc.gain(RHO, scale=float(steps**RHO / window), delay=float(steps))
-        algorithm = srmc.mala(
-            logdensity_fn,
-            **warmup.parameters,
+    def one(key: PRNGKey, position: Array, alpha: Array) -> Array:
+        algorithm = tuner.build(
+            flat.logdensity_fn,
+            warmup.parameters,
             alpha=srmc.fixed(alpha),
             # the rate of the loop, gamma (1 + alpha), is the same for all alphas
             gain=lambda n: gain(n) / (1 + alpha),
-            surrogate=srmc.shift(preconditioner=cov),
+            surrogate=srmc.shift(preconditioner=push),
             frame="moving",
         )
 
-        def step(n, carry):
+        def step(n: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
             state, total = carry
             state, _ = algorithm.step(jax.random.fold_in(key, n), state)
             return state, total + (state.position - mean) / sd
 
         start = algorithm.init(position), jnp.zeros_like(mean)
-        return jax.lax.fori_loop(0, steps, step, start)[1] / steps
+        total: Array = jax.lax.fori_loop(0, steps, step, start)[1]
+        return total / steps
 
     over_chains = jax.vmap(one, (0, 0, None))
     keys = jax.random.split(rng_key, replicates)
     program = jax.jit(
         lambda alphas: jax.lax.map(lambda a: over_chains(keys, positions, a), alphas),
-        compiler_options=in_order(),
+        compiler_options=srmc.run.in_order(),
     )
     means = np.asarray(program(jnp.asarray(alphas)), float)
     found = [srmc.metrics.replicate_mse(x, np.zeros(mean.size)) for x in means]

@@ -9,11 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from srmc._progress import progress_bar
-from srmc.bench import _tables
-from srmc.bench import coverage as bench_coverage
-from srmc.bench import discrete as bench_discrete
-from srmc.bench import noharm as bench_noharm
-from srmc.bench import overhead as bench_overhead
 from srmc.cli.terminal import console, fail
 
 _ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature")  # what names a row
@@ -27,16 +22,19 @@ def overhead(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
+    from srmc.bench import overhead as measurements
+    from srmc.bench import tables
+
     size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
-    run = functools.partial(bench_overhead.overhead, **size)
-    _measure(run, _tables.overhead_table, out)
+    run = functools.partial(measurements.overhead, **size)
+    _measure(run, tables.overhead_table, out)
 
 
 @bench.command()
 def noharm(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
-    chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
+    num_chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
     alpha: Annotated[
         list[float] | None,
         typer.Option(min=0, help="Fixed strengths, dealt out to the replicates."),
@@ -47,17 +45,20 @@ def noharm(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of repelled over plain kernels, at equal cost, on many targets."""
+    from srmc.bench import noharm as measurements
+    from srmc.bench import tables
+
     run = functools.partial(
-        bench_noharm.noharm,
+        measurements.noharm,
         target,
         kernel,
-        chains=chains,
+        num_chains=num_chains,
         alpha=alpha or "auto",
         replicates=replicates,
         seed=seed,
         quick=quick,
     )
-    _measure(run, _tables.noharm_table, out)
+    _measure(run, tables.noharm_table, out)
 
 
 @bench.command()
@@ -69,8 +70,11 @@ def discrete(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of discrete kernels, plain and repelled, per evaluation and per second."""
-    run = functools.partial(bench_discrete.discrete, target, kernel, seed=seed, quick=quick)
-    _measure(run, _tables.discrete_table, out)
+    from srmc.bench import discrete as measurements
+    from srmc.bench import tables
+
+    run = functools.partial(measurements.discrete, target, kernel, seed=seed, quick=quick)
+    _measure(run, tables.discrete_table, out)
 
 
 @bench.command()
@@ -78,25 +82,32 @@ def coverage(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 500,
-    steps: Annotated[int, typer.Option(min=20, help="Draws a chain.")] = 1000,
+    num_samples: Annotated[int, typer.Option(min=20, help="Draws per chain.")] = 1000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """How often the 95% intervals of repelled runs' means hold."""
+    from srmc.bench import coverage as measurements
+    from srmc.bench import tables
+
     run = functools.partial(
-        bench_coverage.coverage,
+        measurements.coverage,
         target,
         kernel,
         replicates=replicates,
-        num_samples=steps,
+        num_samples=num_samples,
         seed=seed,
         quick=quick,
     )
-    _measure(run, _tables.coverage_table, out)
+    _measure(run, tables.coverage_table, out)
 
 
-def _measure(run: Callable[..., list], table: Callable[[list], Any], out: Path | None) -> None:
+def _measure(
+    run: Callable[..., list[dict[str, Any]]],
+    table: Callable[[list[dict[str, Any]]], Any],
+    out: Path | None,
+) -> None:
     """Run a benchmark; print its table, and write its rows."""
     if out is not None and not out.parent.is_dir():
         fail(ValueError(f"out must be a file in an existing folder, got {out}"))
@@ -120,7 +131,9 @@ def page(
 
     A row of a later file takes the place of an earlier one that was asked for in the same words.
     """
-    found: dict[str, dict] = {}
+    from srmc.bench import tables
+
+    found: dict[str, dict[str, Any]] = {}
     for path in rows:
         try:
             for row in json.loads(path.read_text()):
@@ -130,7 +143,7 @@ def page(
     if not found:
         fail(ValueError("rows must be files of srmc bench, and hold at least one row"))
     try:
-        title, text = _tables.page(list(found.values()))
+        title, text = tables.page(list(found.values()))
     except (KeyError, TypeError) as error:
         fail(ValueError(f"rows must be files of one kind of srmc bench; a row lacks {error}"))
     for path in (out, joined or out):

@@ -1,94 +1,106 @@
-"""What a kernel spends: calls of its log density, found in the kernel's own trace.
+"""The cost of a kernel: how often one step evaluates its log density, read off its trace.
 
-A stand-in log density leaves marks in the jaxpr of one step, so that the count needs nothing of
-the kernel but its trace, and costs the user's log density nothing. Of a conditional the costlier
-branch counts.
+A stand-in log density leaves marks in the jaxpr of a step, so the count needs nothing from the
+kernel but its trace and never evaluates the user's log density. A conditional counts as its
+costlier branch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from blackjax.base import SamplingAlgorithm
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-PyTree = Any
+from srmc._types import KernelState, LogDensity, Position, PRNGKey, Scalar
 
 _VALUE, _GRADIENT = "srmc_value", "srmc_gradient"
 
 
 class Calls(NamedTuple):
-    """Calls in a step: plain values and gradients, outside loops and in each round of a loop."""
+    """The values and gradients that a step evaluates, outside loops and per round of a loop."""
 
     values: int = 0
     gradients: int = 0
-    values_a_round: int = 0
-    gradients_a_round: int = 0
-
-    def __add__(self, other):
-        return Calls(*(a + b for a, b in zip(self, other, strict=True)))
+    values_per_round: int = 0
+    gradients_per_round: int = 0
 
     @property
     def loops(self) -> bool:
-        return self.values_a_round + self.gradients_a_round > 0
+        """Whether any of the calls are made in a loop of unknown length."""
+        return self.values_per_round + self.gradients_per_round > 0
 
     def times(self, n: int) -> "Calls":
-        return Calls(*(n * a for a in self))
+        """The calls of n repetitions."""
+        return Calls(*(n * count for count in self))
 
     def in_loop(self) -> "Calls":
-        rounds = self.values_a_round + self.values, self.gradients_a_round + self.gradients
-        return Calls(0, 0, *rounds)
+        """The same calls, made in each round of a loop."""
+        return Calls(
+            values_per_round=self.values_per_round + self.values,
+            gradients_per_round=self.gradients_per_round + self.gradients,
+        )
 
 
-def count_calls(build: Callable, rng_key: jax.Array, state: Any) -> Calls:
-    """The calls that one step of `build(logdensity_fn)` makes of its log density."""
+def count_calls(
+    build: Callable[[LogDensity], SamplingAlgorithm], rng_key: PRNGKey, state: KernelState
+) -> Calls:
+    """The calls that one step of `build(logdensity_fn)` makes to its log density."""
     dtype = getattr(getattr(state, "logdensity", None), "dtype", float)
 
-    def srmc_value(x):
+    def srmc_value(x: Position) -> Scalar:
         return jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x)), dtype)
 
-    def srmc_gradient(x, x_dot):
+    def srmc_gradient(x: Position, x_dot: Position) -> tuple[Scalar, Scalar]:
         return srmc_value(x), srmc_value(x_dot)
 
     @jax.custom_jvp
-    def logdensity(x):
-        return jax.jit(srmc_value)(x)
+    def logdensity(x: Position) -> Scalar:
+        value: Scalar = jax.jit(srmc_value)(x)
+        return value
 
     @logdensity.defjvp
-    def logdensity_jvp(primals, tangents):
+    def logdensity_jvp(
+        primals: tuple[Position], tangents: tuple[Position]
+    ) -> tuple[Scalar, Scalar]:
         out, _ = jax.jit(srmc_gradient)(primals[0], primals[0])
         return out, srmc_value(tangents[0])
 
-    one = jax.tree.leaves(state.position)[0].size
-    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, one)
+    unit = jax.tree.leaves(state.position)[0].size
+    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, unit)
 
 
-def _calls(jaxpr: Jaxpr, one: int) -> Calls:
-    """The calls in a jaxpr; `one` is the size of the first leaf of a position, unbatched."""
-    total = Calls()
-    for eqn in jaxpr.eqns:
-        name = eqn.params.get("name")
-        inner = [_calls(sub, one) for sub in _subjaxprs(eqn.params)]
-        if name == _VALUE:
-            total += Calls(values=_size(eqn.invars[0]) // one)
-        elif name == _GRADIENT:
-            total += Calls(gradients=_size(eqn.invars[0]) // one)
-        elif eqn.primitive.name == "cond":
-            total += Calls(*map(max, zip(*inner, strict=True)))
-        elif eqn.primitive.name == "scan":
-            total += sum(inner, Calls()).times(eqn.params["length"])
-        elif eqn.primitive.name == "while":
-            total += sum(inner, Calls()).in_loop()
-        else:
-            total += sum(inner, Calls())
-    return total
+def _calls(jaxpr: Jaxpr, unit: int) -> Calls:
+    """The calls in a jaxpr; `unit` is the size of a position's first leaf without batching."""
+    return _combine(sum, (_equation_calls(eqn, unit) for eqn in jaxpr.eqns))
+
+
+def _equation_calls(eqn: JaxprEqn, unit: int) -> Calls:
+    name, primitive = eqn.params.get("name"), eqn.primitive.name
+    if name == _VALUE:
+        return Calls(values=_size(eqn.invars[0]) // unit)
+    if name == _GRADIENT:
+        return Calls(gradients=_size(eqn.invars[0]) // unit)
+    inner = [_calls(jaxpr, unit) for jaxpr in _subjaxprs(eqn.params)]
+    if primitive == "cond":
+        return _combine(max, inner)
+    total = _combine(sum, inner)
+    if primitive == "scan":
+        return total.times(eqn.params["length"])
+    return total.in_loop() if primitive == "while" else total
+
+
+def _combine(how: Callable[[Iterable[int]], int], calls: Iterable[Calls]) -> Calls:
+    """The entrywise sum or maximum."""
+    return Calls(*map(how, zip(Calls(), *calls, strict=True)))
 
 
 def _size(variable: Any) -> int:
-    return variable.aval.size
+    return int(variable.aval.size)
 
 
-def _subjaxprs(params: dict):
+def _subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             if isinstance(item, ClosedJaxpr):

@@ -1,22 +1,27 @@
-"""Vector fields to repel along: their features, and their flow.
+"""Vector fields along which draws are repelled: their features and their flows.
 
-For any field g the Stein feature div g + g·s has mean zero under the target, and moving draws along
-g works against it. Under the move of size w the feature's mean falls by w E[feature^2].
+For any field g the Stein feature div g + g·s has mean zero under the target, and moving draws
+along g acts against it: a move of size w lowers the feature's mean by w E[feature^2].
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.experimental.ode import odeint
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_count, check_number, is_concrete
+from srmc._checks import check_number, is_concrete
+from srmc._types import Array, ArrayLike, Feature, Float, Position, PyTree, Scalar, Score
 from srmc.core.target import all_finite
 
-PyTree = Any
-FARTHEST = 10.0  # root mean square of what a linear map moves a draw by, in whitened coordinates
+FARTHEST = 10.0  # the largest root mean square move of a linear map, in whitened coordinates
+
+# A flow too stiff for `mxstep` steps is extrapolated, to a point so far out that it is refused.
+_solve = functools.partial(odeint, rtol=1e-5, atol=1e-6, mxstep=1000)
 
 
 class Field(NamedTuple):
@@ -27,30 +32,36 @@ class Field(NamedTuple):
     feature
         `(x, s) -> (div g_k + g_k·s)_k`, with s the score at x.
     flow
-        `(x, weights) -> x` moved along sum_k w_k g_k, always invertibly.
+        `(x, weights) -> x` moved along sum_k w_k g_k; the move is always invertible.
     total
-        Optional, for speed: `(xs, ss, shares)`, with rows of positions and scores, to the sum of
-        their features times their shares, and a bound on the size of any entry of them.
+        Optional, for speed: `(xs, ss, shares)`, with a position and a score per row, to the sum of
+        the rows' features times their shares, and a bound on the size of any entry of these
+        features.
     """
 
-    init: Callable[[PyTree], PyTree]
-    feature: Callable[[PyTree, PyTree], PyTree]
-    flow: Callable[[PyTree, PyTree], PyTree]
-    total: Callable[[PyTree, PyTree, jax.Array], tuple[PyTree, PyTree]] | None = None
+    init: Callable[[Position], Feature]
+    feature: Callable[[Position, Score], Feature]
+    flow: Callable[[Position, Feature], Position]
+    total: (
+        Callable[[Position, Score, Float[Array, " row"]], tuple[Feature, PyTree[Scalar]]] | None
+    ) = None
 
 
-def total_feature(field: Field, xs: PyTree, ss: PyTree, shares: jax.Array) -> PyTree:
-    """The sum of the features of rows, times their shares, one by one."""
+def total_feature(field: Field, xs: Position, ss: Score, shares: Float[Array, " row"]) -> Feature:
+    """The sum of the rows' features times their shares, computed row by row."""
     features = jax.vmap(field.feature)(xs, ss)
-    weigh = lambda f: jnp.sum(jax.vmap(jnp.multiply)(shares.astype(f.dtype), f), axis=0)
+
+    def weigh(f: Array) -> Array:
+        return jnp.sum(jax.vmap(jnp.multiply)(shares.astype(f.dtype), f), axis=0)
+
     return jax.tree.map(weigh, features)
 
 
-def translations(root: Any = None, limit: float | None = None) -> Field:
-    """Constant fields: the feature is the score, and the flow shifts.
+def translations(root: ArrayLike | None = None, limit: float | None = None) -> Field:
+    """Constant fields: the feature is the score, and the flow is a shift.
 
-    With `root`, a vector or a matrix R, coordinates are y with x = R y; with `limit`, the root
-    mean square of a shift there is at most that.
+    With `root`, a vector or a matrix R, the coordinates are y with x = R y. With `limit`, the root
+    mean square of a shift in these coordinates is at most that.
     """
     if limit is not None:
         check_number("limit", limit, above=0.0)
@@ -60,71 +71,66 @@ def translations(root: Any = None, limit: float | None = None) -> Field:
             lambda x, s: s,
             lambda x, w: jax.tree.map(lambda a, b: a + b.astype(a.dtype), x, w),
         )
-    frame = _Coordinates(None, root)
+    coordinates = _Coordinates(None, root)
 
-    def flow(x, w):
-        flat, unravel = ravel_pytree(x)
-        if limit is not None:
-            w = _within(w, limit)
-        return unravel(flat + frame.push(w).astype(flat.dtype))
+    def feature(x: Position, s: Score) -> Float[Array, " d"]:
+        return coordinates.pull(s)
 
-    def total(xs, ss, shares):
-        features = jax.vmap(frame.pull)(ss)
-        return shares.astype(features.dtype) @ features, jnp.max(jnp.abs(features))
+    def flow(x: Position, w: Float[Array, " d"]) -> Position:
+        return coordinates.moved(x, w if limit is None else _within(w, limit))
 
-    return Field(frame.zeros, lambda x, s: frame.pull(s), flow, total)
+    return Field(coordinates.zeros, feature, flow, _vector_total(feature))
 
 
-def scalings(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
+def scalings(
+    center: Position | None = None, root: ArrayLike | None = None, limit: float = 0.5
+) -> Field:
     """Fields y_i e_i: features 1 + y_i s_i, and a flow that stretches each coordinate by exp(w_i).
 
-    Coordinates are y with x = center + R y, `root` a vector or a matrix R; |w_i| stays within
-    `limit`, and the root mean square of the move within 10.
+    The coordinates are y with x = center + R y, where `root` is a vector or a matrix R. |w_i| is
+    clipped at `limit`, and the root mean square of the move at 10.
     """
     check_number("limit", limit, above=0.0)
-    frame = _Coordinates(center, root)
+    coordinates = _Coordinates(center, root)
 
-    def flow(x, w):
-        flat, unravel = ravel_pytree(x)
+    def feature(x: Position, s: Score) -> Float[Array, " d"]:
+        return 1 + coordinates.whiten(x) * coordinates.pull(s)
+
+    def flow(x: Position, w: Float[Array, " d"]) -> Position:
         stretch = jnp.expm1(jnp.clip(w, -limit, limit))
-        move = _within(stretch * frame.whiten(x), FARTHEST)
-        return unravel(flat + frame.push(move).astype(flat.dtype))
+        return coordinates.moved(x, _within(stretch * coordinates.whiten(x), FARTHEST))
 
-    def feature(x, s):
-        return 1 + frame.whiten(x) * frame.pull(s)
-
-    def total(xs, ss, shares):
-        features = jax.vmap(feature)(xs, ss)
-        return shares.astype(features.dtype) @ features, jnp.max(jnp.abs(features))
-
-    return Field(frame.zeros, feature, flow, total)
+    return Field(coordinates.zeros, feature, flow, _vector_total(feature))
 
 
-def shears(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
-    """Fields y_j e_i, symmetrically: the feature is the matrix I + (s y^T + y s^T)/2.
+def shears(
+    center: Position | None = None, root: ArrayLike | None = None, limit: float = 0.5
+) -> Field:
+    """Fields y_j e_i, symmetrised: the feature is the matrix I + (s y^T + y s^T)/2.
 
-    The flow is y + M y, with the Frobenius norm of M within `limit`, and the root mean square of
-    M y within 10; below 1, `limit` makes it invertible. The history takes d^2 numbers.
+    The flow is y + M y, with the Frobenius norm of M at most `limit`, and the root mean square of
+    M y at most 10; a `limit` below 1 makes it invertible. The history holds d^2 numbers.
     """
     check_number("limit", limit, above=0.0, at_most=0.99)
-    frame = _Coordinates(center, root)
+    coordinates = _Coordinates(center, root)
 
-    def init(x):
-        zeros = frame.zeros(x)
+    def init(x: Position) -> Float[Array, "d d"]:
+        zeros = coordinates.zeros(x)
         return jnp.zeros((zeros.size, zeros.size), zeros.dtype)
 
-    def feature(x, s):
-        outer = jnp.outer(frame.pull(s), frame.whiten(x))
+    def feature(x: Position, s: Score) -> Float[Array, "d d"]:
+        outer = jnp.outer(coordinates.pull(s), coordinates.whiten(x))
         return jnp.eye(len(outer), dtype=outer.dtype) + (outer + outer.T) / 2
 
-    def flow(x, w):
-        flat, unravel = ravel_pytree(x)
+    def flow(x: Position, w: Float[Array, "d d"]) -> Position:
         w = w / jnp.maximum(1.0, jnp.linalg.norm(w) / limit)
-        return unravel(flat + frame.push(_within(w @ frame.whiten(x), FARTHEST)).astype(flat.dtype))
+        return coordinates.moved(x, _within(w @ coordinates.whiten(x), FARTHEST))
 
-    def total(xs, ss, shares):
-        # the sum over rows is one product of matrices
-        y, s = jax.vmap(frame.whiten)(xs), jax.vmap(frame.pull)(ss)
+    def total(
+        xs: Position, ss: Score, shares: Float[Array, " row"]
+    ) -> tuple[Float[Array, "d d"], Scalar]:
+        # The sum over rows is one product of matrices.
+        y, s = jax.vmap(coordinates.whiten)(xs), jax.vmap(coordinates.pull)(ss)
         shares = shares.astype(s.dtype)
         outer = (shares[:, None] * s).T @ y
         bound = 1 + jnp.max(jnp.max(jnp.abs(s), axis=1) * jnp.max(jnp.abs(y), axis=1))
@@ -133,8 +139,10 @@ def shears(center: Any = None, root: Any = None, limit: float = 0.5) -> Field:
     return Field(init, feature, flow, total)
 
 
-def affine(center: Any = None, root: Any = None, *, full: bool = False) -> Field:
-    """Scalings, or with `full` all symmetric linear maps, then shifts of one unit at most."""
+def affine(
+    center: Position | None = None, root: ArrayLike | None = None, *, full: bool = False
+) -> Field:
+    """Scalings, or with `full` all symmetric linear maps, then shifts of at most one unit."""
     if not isinstance(full, bool):
         raise TypeError(f"full must be True or False, got {full!r}")
     linear = shears if full else scalings
@@ -146,14 +154,15 @@ def combined(*fields: Field) -> Field:
     if not fields or not all(isinstance(field, Field) for field in fields):
         raise TypeError(f"fields must be fields, one or more, got {fields!r}")
 
-    def flow(x, weights):
+    def flow(x: Position, weights: Feature) -> Position:
         for field, w in zip(fields, weights, strict=True):
             x = field.flow(x, w)
         return x
 
-    def total(xs, ss, shares):
+    def total(xs: Position, ss: Score, shares: Float[Array, " row"]) -> tuple[Feature, Feature]:
         pairs = [field.total(xs, ss, shares) for field in fields if field.total is not None]
-        return tuple(zip(*pairs, strict=True))
+        features, bounds = zip(*pairs, strict=True)
+        return features, bounds
 
     return Field(
         lambda x: tuple(field.init(x) for field in fields),
@@ -164,65 +173,88 @@ def combined(*fields: Field) -> Field:
 
 
 def field(
-    vector_field: Callable[[PyTree], PyTree],
-    divergence: Callable[[PyTree], jax.Array] | None = None,
-    num_steps: int = 4,
+    vector_field: Callable[[Any], Any], divergence: Callable[[Any], Scalar] | None = None
 ) -> Field:
-    """A field of one's own: `vector_field(x)` has the structure of x.
+    """A user-defined field: `vector_field(x)` has the structure of x.
 
-    The divergence is differentiated for if not given, at the cost of d evaluations. The flow
-    takes `num_steps` steps of Runge and Kutta's method of order 4.
+    The divergence is obtained by differentiation if not given, at the cost of d evaluations. The
+    flow is solved adaptively, to a relative error of about 1e-5; it is NaN if the field is not
+    finite anywhere along the path.
     """
-    check_count("num_steps", num_steps)
     for name, function in (("vector_field", vector_field), ("divergence", divergence)):
         if not (callable(function) or (name == "divergence" and function is None)):
             raise TypeError(f"{name} must be a function of a position, got {function!r}")
 
-    def trace(x):
+    def init(x: Position) -> Scalar:
+        _check_outputs(vector_field, divergence, x)
+        return jnp.zeros((), ravel_pytree(x)[0].dtype)
+
+    def trace(x: Position) -> Scalar:
         flat, unravel = ravel_pytree(x)
         return jnp.trace(jax.jacfwd(lambda z: ravel_pytree(vector_field(unravel(z)))[0])(flat))
 
-    def feature(x, s):
-        return (divergence or trace)(x) + optax.tree.vdot(vector_field(x), s)
+    def feature(x: Position, s: Score) -> Scalar:
+        inner: Scalar = optax.tree.vdot(vector_field(x), s)
+        return (divergence or trace)(x) + inner
 
-    def flow(x, w):
-        step = w / num_steps
-        along = lambda x, k, size: jax.tree.map(lambda a, b: a + (size * b).astype(a.dtype), x, k)
-
-        def one(_, x):
-            k1 = vector_field(x)
-            k2 = vector_field(along(x, k1, step / 2))
-            k3 = vector_field(along(x, k2, step / 2))
-            k4 = vector_field(along(x, k3, step))
-            mean = jax.tree.map(lambda a, b, c, d: (a + 2 * b + 2 * c + d) / 6, k1, k2, k3, k4)
-            return along(x, mean, step)
-
-        return jax.lax.fori_loop(0, num_steps, one, x)
-
-    def init(x):
-        shapes = lambda tree: str(jax.tree.map(jnp.shape, tree))
-        expected, out = shapes(x), shapes(jax.eval_shape(vector_field, x))
-        if out != expected:
-            raise ValueError(f"vector_field must return what x is, {expected}, got {out}")
-        if divergence is not None and jnp.shape(jax.eval_shape(divergence, x)) != ():
-            raise ValueError(
-                "divergence must return a scalar, got shape "
-                f"{jnp.shape(jax.eval_shape(divergence, x))}"
-            )
-        return jnp.zeros((), ravel_pytree(x)[0].dtype)
-
-    return Field(init, feature, flow)
+    return Field(init, feature, functools.partial(_follow, vector_field))
 
 
-def _within(v, limit):
-    """The vector, with its root mean square cut to the limit."""
+def _check_outputs(
+    vector_field: Callable[[Any], Any], divergence: Callable[[Any], Scalar] | None, x: Position
+) -> None:
+    """Refuse a field that does not return what x is, or a divergence that is not a scalar."""
+    expected, out = (
+        str(jax.tree.map(jnp.shape, tree)) for tree in (x, jax.eval_shape(vector_field, x))
+    )
+    if out != expected:
+        raise ValueError(f"vector_field must return what x is, {expected}, got {out}")
+    if divergence is not None:
+        shape = jnp.shape(jax.eval_shape(divergence, x))
+        if shape != ():
+            raise ValueError(f"divergence must return a scalar, got shape {shape}")
+
+
+def _follow(vector_field: Callable[[Any], Any], x: Position, w: Scalar) -> Position:
+    """The position that solves dy/dt = w g(y), y(0) = x, at t = 1."""
+    dtype = ravel_pytree(x)[0].dtype
+
+    def velocity(state: tuple[Position, Scalar], t: Scalar) -> tuple[Position, Scalar]:
+        # The solver would extrapolate past a NaN. Here such a path stands still and is marked.
+        y, _ = state
+        v = jax.tree.map(lambda a, b: (w * b).astype(a.dtype), y, vector_field(y))
+        is_finite = all_finite(v)
+        zeros = optax.tree.zeros_like(v)
+        return optax.tree.where(is_finite, v, zeros), 1 - is_finite.astype(dtype)
+
+    start = x, jnp.zeros((), dtype)
+    path, mark = _solve(velocity, start, jnp.arange(2, dtype=dtype))
+    return jax.tree.map(lambda leaf: jnp.where(mark[-1] == 0, leaf[-1], jnp.nan), path)
+
+
+def _vector_total(
+    feature: Callable[[Position, Score], Float[Array, " d"]],
+) -> Callable[[Position, Score, Float[Array, " row"]], tuple[Float[Array, " d"], Scalar]]:
+    """`Field.total` of a field whose feature is a vector."""
+
+    def total(
+        xs: Position, ss: Score, shares: Float[Array, " row"]
+    ) -> tuple[Float[Array, " d"], Scalar]:
+        features = jax.vmap(feature)(xs, ss)
+        return shares.astype(features.dtype) @ features, jnp.max(jnp.abs(features))
+
+    return total
+
+
+def _within(v: Float[Array, " d"], limit: float) -> Float[Array, " d"]:
+    """The vector, scaled down to a root mean square of at most `limit`."""
     return v / jnp.maximum(1.0, jnp.sqrt(jnp.mean(v**2)) / limit)
 
 
 class _Coordinates:
-    """Whitened coordinates, x = center + R y, of a raveled position."""
+    """Whitened coordinates y of a flattened position, x = center + R y."""
 
-    def __init__(self, center: Any, root: Any):
+    def __init__(self, center: Position | None, root: ArrayLike | None):
         self.center = 0.0 if center is None else ravel_pytree(center)[0]
         self.root = jnp.ones(()) if root is None else jnp.asarray(root)
         if self.root.ndim > 2:
@@ -233,24 +265,29 @@ class _Coordinates:
         if is_concrete(self.root) and not all_finite((self.root, self.inverse)):
             raise ValueError(f"root must be finite and invertible, got {root}")
 
-    def zeros(self, x):
+    def zeros(self, x: Position) -> Float[Array, " d"]:
+        """Zeros for a position, whose size must be that of the center and the root."""
         flat = jnp.zeros_like(ravel_pytree(x)[0])
-        sizes = {"center": jnp.shape(self.center), "root": self.root.shape}
-        for name, shape in sizes.items():
+        for name, shape in (("center", jnp.shape(self.center)), ("root", self.root.shape)):
             if shape not in ((), (flat.size,) * len(shape)):
                 raise ValueError(
-                    f"{name} must have {flat.size} entries a side, as the position has, "
+                    f"{name} must have {flat.size} entries per axis, as the position has, "
                     f"got shape {shape}"
                 )
         return flat
 
-    def whiten(self, x):
+    def whiten(self, x: Position) -> Float[Array, " d"]:
+        """The coordinates of a position."""
         flat = ravel_pytree(x)[0] - self.center
         return self.inverse @ flat if self.root.ndim == 2 else flat / self.root
 
-    def push(self, v):
-        return self.root @ v if self.root.ndim == 2 else self.root * v
-
-    def pull(self, s):
+    def pull(self, s: Score) -> Float[Array, " d"]:
+        """The score with respect to the coordinates."""
         flat = ravel_pytree(s)[0]
         return flat @ self.root if self.root.ndim == 2 else flat * self.root
+
+    def moved(self, x: Position, move: Float[Array, " d"]) -> Position:
+        """The position, moved by so much in these coordinates."""
+        flat, unravel = ravel_pytree(x)
+        pushed = self.root @ move if self.root.ndim == 2 else self.root * move
+        return unravel(flat + pushed.astype(flat.dtype))

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import blackjax
@@ -13,10 +13,9 @@ import optax
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_call, check_count, check_number
+from srmc._types import Array, Bool, Int, KernelInfo, KernelState, LogDensity, Position, PRNGKey
 from srmc.core.cost import Calls, count_calls
-from srmc.core.target import LogDensity, all_finite
-
-PyTree = Any
+from srmc.core.target import all_finite
 
 # Kernels whose log density is that of the likelihood alone, so that its score is not centred.
 _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
@@ -27,7 +26,12 @@ _UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)
 class Kernel:
     """A kernel without its target, which is an argument of every method instead."""
 
-    def __init__(self, algorithm: Callable[..., SamplingAlgorithm], args: tuple, kwargs: dict):
+    def __init__(
+        self,
+        algorithm: Callable[..., SamplingAlgorithm],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ):
         if not callable(algorithm):
             raise TypeError(
                 f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
@@ -41,23 +45,21 @@ class Kernel:
             raise ValueError(
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
             )
-        self._counted = not _is_one_of(core, _UNCOUNTED)
-        signed = getattr(core, "differentiable", core)
-        given = check_call(f"kernel {self.name}", signed, (None, *args), kwargs)
-        if given.get("step_size") is not None:
-            check_number("step_size", given["step_size"], above=0.0)
-        if isinstance(given.get("num_integration_steps"), int | np.integer):
-            check_count("num_integration_steps", given["num_integration_steps"])
-        self._build = lambda logdensity_fn: algorithm(logdensity_fn, *args, **kwargs)
-        self._calls: dict[Any, Calls] = {}
+        self._reports_rounds = not _is_one_of(core, _UNCOUNTED)
+        _check_arguments(f"kernel {self.name}", core, args, kwargs)
+        self._algorithm, self._args, self._kwargs = algorithm, args, kwargs
+        self._calls: dict[Hashable, Calls] = {}
+
+    def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
+        return self._algorithm(logdensity_fn, *self._args, **self._kwargs)
 
     def init(
         self,
         logdensity_fn: LogDensity,
-        position: PyTree,
-        rng_key: jax.Array | None,
+        position: Position,
+        rng_key: PRNGKey | None,
         needs_gradient: bool = False,
-    ) -> Any:
+    ) -> KernelState:
         """The kernel's state at a position."""
         init = self._build(logdensity_fn).init
         takes_key = len(inspect.signature(init).parameters) > 1
@@ -80,12 +82,12 @@ class Kernel:
         return jax.tree.map(jnp.asarray, state)
 
     def step(
-        self, logdensity_fn: LogDensity, rng_key: jax.Array, state: Any
-    ) -> tuple[Any, Any, jax.Array]:
-        """One transition: the new state, the kernel's report, and whether all was finite.
+        self, logdensity_fn: LogDensity, rng_key: PRNGKey, state: KernelState
+    ) -> tuple[KernelState, KernelInfo, Bool[Array, ""]]:
+        """One transition: the new state, the kernel's report, and whether all of it was finite.
 
-        What comes back non-finite stays what it was; the position does so together with all
-        that is cached about it.
+        A part of the state that is not finite keeps its old value; the position does so together
+        with everything cached about it.
         """
         new, info = self._build(logdensity_fn).step(rng_key, state)
         new = jax.tree.map(jnp.asarray, new)
@@ -101,10 +103,10 @@ class Kernel:
         }
         return type(new)(**kept), info, all_finite(new) & _proposal_is_finite(info)
 
-    def rescore(self, logdensity_fn: LogDensity, state: Any) -> Any:
-        """The state with what it caches about the target evaluated again; all else survives."""
+    def rescore(self, logdensity_fn: LogDensity, state: KernelState) -> KernelState:
+        """The state with everything it caches about the target evaluated again."""
         built = self._build(logdensity_fn)
-        if hasattr(built, "rescore"):  # it is repelled itself, and bends this target once more
+        if hasattr(built, "rescore"):  # it is itself repelled, and bends this target once more
             return built.rescore(state)
         if hasattr(state, "logdensity_grad"):
             value, gradient = jax.value_and_grad(logdensity_fn)(state.position)
@@ -115,58 +117,70 @@ class Kernel:
             return state._replace(inner_state=self.rescore(logdensity_fn, state.inner_state))
         return state
 
-    def carry(self, state: Any, move: Callable[[PyTree], PyTree]) -> Any:
-        """The state moved elsewhere; what it caches of the target is left for `rescore`."""
+    def carry(self, state: KernelState, move: Callable[[Position], Position]) -> KernelState:
+        """The state moved elsewhere; what it caches about the target is left for `rescore`."""
         new = {"position": move(state.position)}
         if hasattr(state, "inner_state"):
             new["inner_state"] = self.carry(state.inner_state, move)
         return state._replace(**new)
 
-    def rescore_calls(self, state: Any) -> tuple[int, int]:
-        """How many plain values and how many gradients `rescore` takes."""
+    def rescore_calls(self, state: KernelState) -> tuple[int, int]:
+        """The number of plain values and of gradients that `rescore` evaluates."""
         if not hasattr(state, "logdensity") and hasattr(state, "inner_state"):
             return self.rescore_calls(state.inner_state)
         gradient = hasattr(state, "logdensity_grad")
         return int(not gradient and hasattr(state, "logdensity")), int(gradient)
 
     def step_calls(
-        self, rng_key: jax.Array, state: Any, info: Any
-    ) -> tuple[jax.Array, jax.Array] | None:
-        """How many plain values and gradients the step took that began at `state`.
+        self, rng_key: PRNGKey, state: KernelState, info: KernelInfo
+    ) -> tuple[Int[Array, ""], Int[Array, ""]] | None:
+        """The number of plain values and of gradients that the step from `state` evaluated.
 
-        None if the kernel takes them in a loop of which `info` does not tell the length.
+        None if the kernel evaluates them in a loop whose length `info` does not report.
         """
         leaves, structure = jax.tree.flatten(state)
         signature = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if signature not in self._calls:
             self._calls[signature] = count_calls(self._build, rng_key, state)
         calls = self._calls[signature]
-        if calls.loops and not (self._counted and hasattr(info, "num_integration_steps")):
+        if calls.loops and not (self._reports_rounds and hasattr(info, "num_integration_steps")):
             return None
         rounds = info.num_integration_steps if calls.loops else 0
         return (
-            jnp.asarray(calls.values + calls.values_a_round * rounds),
-            jnp.asarray(calls.gradients + calls.gradients_a_round * rounds),
+            jnp.asarray(calls.values + calls.values_per_round * rounds),
+            jnp.asarray(calls.gradients + calls.gradients_per_round * rounds),
         )
 
 
-def _is_one_of(algorithm: Any, family: tuple) -> bool:
+def _check_arguments(
+    what: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Refuse arguments that the algorithm does not take, and step sizes out of range."""
+    signed = getattr(algorithm, "differentiable", algorithm)
+    given = check_call(what, signed, (None, *args), kwargs)
+    if given.get("step_size") is not None:
+        check_number("step_size", given["step_size"], above=0.0)
+    if isinstance(given.get("num_integration_steps"), int | np.integer):
+        check_count("num_integration_steps", given["num_integration_steps"])
+
+
+def _is_one_of(algorithm: Callable[..., Any], family: tuple[Any, ...]) -> bool:
     return any(algorithm is member for member in family)
 
 
-def _name(algorithm: Any) -> str:
-    for name in blackjax.__all__:
+def _name(algorithm: Callable[..., Any]) -> str:
+    for name in map(str, blackjax.__all__):
         if getattr(blackjax, name) is algorithm:
             return name
-    return getattr(algorithm, "__name__", type(algorithm).__name__)
+    return str(getattr(algorithm, "__name__", type(algorithm).__name__))
 
 
 def _belongs_to_position(field: str) -> bool:
     return field == "position" or field.startswith("logdensity")
 
 
-def _proposal_is_finite(info: Any) -> jax.Array:
-    """Whether the proposal, as far as the kernel tells, had a density and a chance."""
+def _proposal_is_finite(info: KernelInfo) -> Bool[Array, ""]:
+    """Whether the proposal, as far as the kernel reports it, had a density and a chance."""
     ends = ("proposal", "trajectory_leftmost_state", "trajectory_rightmost_state")
     finite = jnp.asarray(getattr(info, "acceptance_rate", 1.0)) > 0
     for end in ends:

@@ -96,13 +96,15 @@ class Memory(NamedTuple):
         valid: Bool[Array, ""] | bool,
         inside: Bool[Array, ""],
         learns: bool = True,
+        entering: Feature | None = None,
     ) -> Closed:
         """Close the loop after a step that began at `state` and found `feature`.
 
-        The feature enters the history if it is `valid` and finite, and if the step `learns`.
+        The feature, or what is `entering` in its place, enters the history if it is `valid` and
+        finite, and if the step `learns`.
         """
         closes = self.closes(state)
-        entering = feature
+        entering = feature if entering is None else entering
         if self.average:
             entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
         size = relative_size(self.precondition, feature)

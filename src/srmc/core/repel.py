@@ -25,7 +25,7 @@ from srmc.core.target import as_position, check_start, rejecting
 DEFAULT_STRENGTH = watched(1.0)
 
 
-class Repelled(SamplingAlgorithm):
+class Repelled(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
     """A `SamplingAlgorithm` that can be repelled once more."""
 
     rescore: Callable[[RepelState], RepelState]
@@ -172,7 +172,8 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
             **kwargs: Any,
         ) -> tuple[RepelState, Any]:
             step = repel(build, logdensity_fn, *args, **options, **kwargs).step
-            return step(rng_key, state)
+            new_state, info = step(rng_key, state)
+            return new_state, info
 
         return kernel
 

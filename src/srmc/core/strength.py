@@ -1,84 +1,95 @@
-"""The strength alpha_n of repellence: how hard the history pushes, step after step."""
+"""The strength alpha_n of repellence: how hard the history pushes at each step."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Bool, Float, Int, Scalar
+
+ScheduleState: TypeAlias = Any  # a pytree that the schedule defines
+_TINY = np.finfo(float).tiny
 
 
 class Seen(NamedTuple):
     """What a schedule of alpha is told after each step.
 
     step, gamma
-        The number of steps made, and the last gain.
+        The number of steps taken, and the last gain.
     exponent
         The exponent scale `alpha |(A theta)·s|`.
     is_finite
-        Whether the score of the draw was finite, and its move acceptable.
+        Whether the score of the draw was finite and its move acceptable.
     size
-        `(A s)·s` over the number of features, the largest over their kinds: 1 on average if A
-        whitens them.
+        `(A s)·s` divided by the number of features; along a field with several parts, the largest
+        over the parts. It averages 1 if A whitens the features.
     """
 
-    step: jax.Array
-    gamma: jax.Array
-    exponent: jax.Array
-    is_finite: jax.Array
-    size: jax.Array
+    step: Int[Array, ""]
+    gamma: Scalar
+    exponent: Scalar
+    is_finite: Bool[Array, ""]
+    size: Scalar
 
 
 class Strength(NamedTuple):
     """A schedule of alpha.
 
     init
-        Returns the first alpha and the schedule's state.
+        Returns the first alpha and the state of the schedule.
     update
         `(state, seen) -> (alpha, state)`, called after each step.
+    most
+        The largest alpha that it takes, if that is known; `srmc.sample` sets the gain by it.
     """
 
-    init: Callable[[], tuple[jax.Array, Any]]
-    update: Callable[[Any, Seen], tuple[jax.Array, Any]]
+    init: Callable[[], tuple[Scalar, ScheduleState]]
+    update: Callable[[ScheduleState, Seen], tuple[Scalar, ScheduleState]]
+    most: float | Array | None = None
 
 
-def fixed(alpha: float) -> Strength:
+def fixed(alpha: float | Array) -> Strength:
     """The same alpha at every step."""
     check_number("alpha", alpha, at_least=0.0)
 
-    def init():
+    def init() -> tuple[Scalar, tuple[()]]:
         return jnp.asarray(alpha, float), ()
 
-    def update(state, seen):
+    def update(state: tuple[()], seen: Seen) -> tuple[Scalar, tuple[()]]:
         return jnp.asarray(alpha, float), state
 
-    return Strength(init, update)
+    return Strength(init, update, alpha)
 
 
-def gain_limited(alpha: float, kappa: float = 0.25, top_eigenvalue: float = 1.0) -> Strength:
-    """`min(alpha, kappa / (gamma_n lambda))`, lambda the top eigenvalue of A Cov(s).
+def gain_limited(
+    alpha: float | Array, kappa: float | Array = 0.25, top_eigenvalue: float | Array = 1.0
+) -> Strength:
+    """`min(alpha, kappa / (gamma_n lambda))`, with lambda the top eigenvalue of A Cov(s).
 
-    lambda is 1 only if A whitens the score; say what it is if not, or the limit does not hold.
-    The loop of history and kernel is stable while gamma (1 + alpha lambda) < 2; the limit keeps
-    it well inside while the gain is still large, and lets alpha reach its value as gamma falls.
+    lambda is 1 only if A whitens the score; otherwise give it, or the limit does not hold. The
+    loop of history and kernel is stable while gamma (1 + alpha lambda) < 2. The limit keeps it
+    well inside that range while the gain is large, and lets alpha reach its value as gamma falls.
     """
     check_number("alpha", alpha, at_least=0.0)
     check_number("kappa", kappa, above=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
 
-    def init():
+    def init() -> tuple[Scalar, tuple[()]]:
         return jnp.zeros(()), ()
 
-    def update(state, seen):
-        limit = kappa / (top_eigenvalue * jnp.maximum(seen.gamma, jnp.finfo(float).tiny))
+    def update(state: tuple[()], seen: Seen) -> tuple[Scalar, tuple[()]]:
+        limit = kappa / (top_eigenvalue * jnp.maximum(seen.gamma, _TINY))
         return jnp.minimum(jnp.asarray(alpha, float), limit.astype(float)), state
 
-    return Strength(init, update)
+    return Strength(init, update, alpha)
 
 
-def _rise(alpha: float, num_steps: int, num_integration_steps: int, fraction: float):
-    """`alpha_k = k / (C + k / alpha)` up to K_w steps, where it is `fraction * alpha`."""
+def _rise(
+    alpha: float | Array, num_steps: int, num_integration_steps: int, fraction: float
+) -> tuple[Callable[[Int[Array, ""]], Scalar], int]:
+    """`alpha_k = k / (C + k / alpha)` up to step K_w, where it is `fraction * alpha`; and K_w."""
     check_number("alpha", alpha, at_least=0.0)
     check_count("num_steps", num_steps)
     check_count("num_integration_steps", num_integration_steps)
@@ -86,7 +97,7 @@ def _rise(alpha: float, num_steps: int, num_integration_steps: int, fraction: fl
     warmup = max(1, int(min(3000, 0.1 * num_steps) / num_integration_steps))
     constant = warmup * (1 / fraction - 1)  # C alpha, so that alpha = 0 is no special case
 
-    def rise(step):
+    def rise(step: Int[Array, ""]) -> Scalar:
         k = jnp.minimum(step, warmup).astype(float)
         return jnp.where(k > 0, alpha * k / jnp.maximum(constant + k, 1), 0.0)
 
@@ -94,36 +105,46 @@ def _rise(alpha: float, num_steps: int, num_integration_steps: int, fraction: fl
 
 
 def capped(
-    alpha: float, num_steps: int, num_integration_steps: int = 1, fraction: float = 0.8
+    alpha: float | Array, num_steps: int, num_integration_steps: int = 1, fraction: float = 0.8
 ) -> Strength:
     """The paper's capped warm-up and freeze (app:hyperparameter_sensitivity).
 
-    alpha rises as `k / (C + k / alpha)` for `min(3000, 0.1 num_steps)` gradients, that is for
-    that number divided by `num_integration_steps` of HMC transitions, ends at
-    `fraction * alpha`, and stays there. `num_steps` is the length of the run in gradients.
+    alpha rises as `k / (C + k / alpha)` for `min(3000, 0.1 num_steps)` gradients, which is that
+    number divided by `num_integration_steps` in HMC transitions, ends at `fraction * alpha`, and
+    stays there. `num_steps` is the length of the run in gradients.
     """
     rise, _ = _rise(alpha, num_steps, num_integration_steps, fraction)
 
-    def init():
+    def init() -> tuple[Scalar, tuple[()]]:
         return rise(jnp.zeros((), int)), ()
 
-    def update(state, seen):
+    def update(state: tuple[()], seen: Seen) -> tuple[Scalar, tuple[()]]:
         return rise(seen.step), state
 
-    return Strength(init, update)
+    return Strength(init, update, fraction * alpha)
 
 
 class GuardState(NamedTuple):
-    """What `guarded` carries: the window of exponent scales, and how far alpha may go."""
+    """The state of `guarded`.
 
-    window: jax.Array
-    strikes: jax.Array
-    safe: jax.Array
-    frozen: jax.Array
+    window
+        The exponent scales of the current window.
+    strikes
+        The number of hot windows in a row.
+    safe
+        alpha at the end of the last window that was not hot.
+    frozen
+        Whether alpha has stopped rising.
+    """
+
+    window: Float[Array, " size"]
+    strikes: Int[Array, ""]
+    safe: Scalar
+    frozen: Bool[Array, ""]
 
 
 def guarded(
-    alpha: float,
+    alpha: float | Array,
     num_steps: int,
     num_integration_steps: int = 1,
     fraction: float = 0.8,
@@ -132,22 +153,23 @@ def guarded(
     """`capped` with the paper's exponent-scale guardrail.
 
     While alpha rises, the 95% quantile of `alpha |theta·s|` is taken over each window of
-    `max(10, K_w / 20)` steps; when it exceeds `threshold` in two windows in a row, alpha freezes
-    at the value it had at the end of the last window that did not. A rise of less than two windows
-    is never stopped.
+    `max(10, K_w / 20)` steps. When it exceeds `threshold` in two consecutive windows, alpha freezes
+    at its value at the end of the last window that did not exceed it. A rise that lasts less than
+    two windows is never stopped.
     """
     rise, warmup = _rise(alpha, num_steps, num_integration_steps, fraction)
     check_number("threshold", threshold, above=0.0)
-    size = max(10, warmup // 20)
+    window_size = max(10, warmup // 20)
 
-    def init():
+    def init() -> tuple[Scalar, GuardState]:
         start = rise(jnp.zeros((), int))
-        return start, GuardState(jnp.zeros(size), jnp.zeros((), int), start, jnp.zeros((), bool))
+        window = jnp.zeros(window_size)
+        return start, GuardState(window, jnp.zeros((), int), start, jnp.zeros((), bool))
 
-    def update(state, seen):
+    def update(state: GuardState, seen: Seen) -> tuple[Scalar, GuardState]:
         step = seen.step
-        window = state.window.at[(step - 1) % size].set(seen.exponent)
-        full = (step % size == 0) & (step <= warmup)
+        window = state.window.at[(step - 1) % window_size].set(seen.exponent)
+        full = (step % window_size == 0) & (step <= warmup)
         hot = ~(jnp.quantile(window, 0.95) <= threshold)  # a NaN is hot
         strikes = jnp.where(full, jnp.where(hot, state.strikes + 1, 0), state.strikes)
         frozen = state.frozen | (strikes >= 2)
@@ -155,40 +177,50 @@ def guarded(
         safe = jnp.where(full & ~hot & ~frozen, risen, state.safe)
         return jnp.where(frozen, safe, risen), GuardState(window, strikes, safe, frozen)
 
-    return Strength(init, update)
+    return Strength(init, update, fraction * alpha)
 
 
 class WatchState(NamedTuple):
-    """What `watched` carries.
+    """The state of `watched`.
 
     heat, size, refused
-        Running means of the squared exponent, of the size, and of steps that were not finite.
+        Running means of the squared exponent scale, of the size, and of the share of steps that
+        were not finite.
     share
         The share of alpha that is left.
+    is_hot
+        Whether alpha was lowered at the last step.
+    inner_state
+        The state of the schedule that is watched.
     """
 
-    heat: jax.Array
-    size: jax.Array
-    refused: jax.Array
-    share: jax.Array
-    is_hot: jax.Array
-    inner_state: Any
+    heat: Scalar
+    size: Scalar
+    refused: Scalar
+    share: Scalar
+    is_hot: Bool[Array, ""]
+    inner_state: ScheduleState
 
 
 def watched(
-    alpha: Any, limit: Any = 1.0, rate: Any = 0.5, memory: float = 20.0, recovery: float = 0.01
+    alpha: float | Array | Strength,
+    limit: float | Array = 1.0,
+    rate: float | Array = 0.5,
+    memory: float = 20.0,
+    recovery: float = 0.01,
 ) -> Strength:
     """A strength, or a schedule of it, under a guard that lowers it when the loop heats up.
 
-    The root mean square of the exponent scale `alpha |(A theta)·s|` over about `memory` steps is
-    the size of the push in units of the target's own score, whatever the preconditioner. Above
-    `limit`, and at every step that met something not finite, alpha falls by a tenth; below half
-    the limit, and while such steps are less than one in a hundred, it recovers by the share
-    `recovery` a step. Also, the loop's rate `gamma alpha (A s)·s / d`, measured over ten times as
-    many steps, is kept below `rate`, which catches a preconditioner that is off.
+    The root mean square of the exponent scale `alpha |(A theta)·s|` over about `memory` steps
+    measures the push in units of the target's own score, whatever the preconditioner. alpha falls
+    by a tenth at each step on which this exceeds `limit`, and at each step that is not finite.
+    While it is below half the limit and fewer than one step in a hundred is not finite, alpha
+    recovers by the share `recovery` per step. In addition, the loop's rate
+    `gamma alpha (A s)·s / d`, averaged over ten times as many steps, is kept below `rate`, which
+    catches a badly scaled preconditioner.
 
-    `info.is_hot` tells when alpha was lowered. In the fixed frame of a shift the target then jumps
-    back, and the chain is carried along, since it would be left where nothing is accepted.
+    `info.is_hot` reports when alpha was lowered. In the fixed frame of a shift, the target then
+    jumps back and carries the chain along, which would otherwise be left where nothing is accepted.
     """
     check_number("limit", limit, above=0.0)
     check_number("rate", rate, above=0.0)
@@ -196,32 +228,36 @@ def watched(
     check_number("recovery", recovery, at_least=0.0)
     inner = as_strength(alpha)
 
-    def init():
+    def init() -> tuple[Scalar, WatchState]:
         first, inner_state = inner.init()
         zero, one = jnp.zeros(()), jnp.ones(())
         return first, WatchState(zero, zero, zero, one, jnp.zeros((), bool), inner_state)
 
-    def update(state, seen):
+    def averaged(old: Scalar, new: Array, seen: Seen, num_steps: float) -> Scalar:
+        """A running mean over that many steps, or over all steps while there are fewer."""
+        weight = jnp.maximum(1 / num_steps, 1 / jnp.maximum(seen.step, 1)).astype(float)
+        return old + weight * (new - old)
+
+    def update(state: WatchState, seen: Seen) -> tuple[Scalar, WatchState]:
         wanted, inner_state = inner.update(state.inner_state, seen)
-        # One wild step alone must not pass for many.
+        # The clip keeps one wild step from weighing as much as many.
         exponent = jnp.clip(jnp.nan_to_num(seen.exponent, nan=jnp.inf), max=4 * limit)
         heat = state.heat + (exponent**2 - state.heat) / memory
-        over = lambda steps: jnp.maximum(1 / steps, 1 / jnp.maximum(seen.step, 1)).astype(float)
         size = jnp.where(seen.is_finite, seen.size, 0).astype(float)
-        size = state.size + over(10 * memory) * (size - state.size)
-        refused = state.refused + over(50 * memory) * (~seen.is_finite - state.refused)
+        size = averaged(state.size, size, seen, 10 * memory)
+        refused = averaged(state.refused, ~seen.is_finite, seen, 50 * memory)
         is_hot = (heat > limit**2) | ~seen.is_finite
         cool = (heat < (limit / 2) ** 2) & (refused < 0.01)
         change = jnp.where(is_hot, 0.9, jnp.where(cool, 1 + recovery, 1.0))
         share = jnp.clip(change * state.share, 1e-9, 1.0)
-        most = rate / jnp.maximum(seen.gamma * size, jnp.finfo(float).tiny)
+        most = rate / jnp.maximum(seen.gamma * size, _TINY)
         is_hot |= most < share * wanted
         state = WatchState(heat, size, refused, share, is_hot, inner_state)
         return jnp.minimum(share * wanted, most.astype(float)), state
 
-    return Strength(init, update)
+    return Strength(init, update, inner.most)
 
 
-def as_strength(alpha: Any) -> Strength:
+def as_strength(alpha: float | Array | Strength) -> Strength:
     """A number as a fixed strength; a schedule as it is."""
     return alpha if isinstance(alpha, Strength) else fixed(alpha)

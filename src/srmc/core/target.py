@@ -1,18 +1,23 @@
 """The target: a log density on a Euclidean pytree, and checks of where a chain starts."""
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_number, is_concrete
+from srmc._types import Array, ArrayLike, Bool, LogDensity, Position, PyTree, Scalar
 
-PyTree = Any
-LogDensity = Callable[[PyTree], jax.Array]
+__all__ = [
+    "LogDensity",
+    "all_finite",
+    "as_position",
+    "check_density",
+    "check_start",
+    "like",
+    "rejecting",
+]
 
 
-def all_finite(tree: PyTree) -> jax.Array:
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Whether every floating-point number of a pytree is finite."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     leaves = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
@@ -20,17 +25,20 @@ def all_finite(tree: PyTree) -> jax.Array:
 
 
 def rejecting(logdensity_fn: LogDensity) -> LogDensity:
-    """The same log density, with NaN and +inf turned into -inf, which every kernel rejects."""
+    """The same log density, with NaN and +inf replaced by -inf, which every kernel rejects."""
 
-    def logdensity(position: PyTree) -> jax.Array:
+    def logdensity(position: Position) -> Scalar:
         value = logdensity_fn(position)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     return logdensity
 
 
-def as_position(position: PyTree) -> PyTree:
-    """A start as arrays of floats; integers are refused, since a chain could not move on them."""
+def as_position(position: PyTree) -> Position:
+    """The initial position as arrays of floats.
+
+    Integers are refused, since a chain could not move on them.
+    """
     position = jax.tree.map(jnp.asarray, position)
     leaves = jax.tree.leaves_with_path(position)
     if not leaves:
@@ -47,8 +55,8 @@ def as_position(position: PyTree) -> PyTree:
     return position
 
 
-def check_density(logdensity_fn: LogDensity, position: PyTree) -> None:
-    """Refuse a log density that is not one floating-point number."""
+def check_density(logdensity_fn: LogDensity, position: Position) -> None:
+    """Refuse a log density that does not return one floating-point number."""
     if not callable(logdensity_fn):
         raise TypeError(f"logdensity_fn must be a function of a position, got {logdensity_fn!r}")
     out = jax.eval_shape(logdensity_fn, position)
@@ -58,8 +66,11 @@ def check_density(logdensity_fn: LogDensity, position: PyTree) -> None:
         raise ValueError(f"logdensity_fn must return one floating-point number, got {found}")
 
 
-def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = False) -> None:
-    """Refuse a log density that is not a scalar, or not finite where the chain starts."""
+def check_start(logdensity_fn: LogDensity, position: Position, with_score: bool = False) -> None:
+    """Refuse a log density that is not a scalar or is not finite at the initial position.
+
+    With `with_score`, its gradient must be finite there too.
+    """
     check_density(logdensity_fn, position)
     if is_concrete(position):
         value = logdensity_fn(position)
@@ -75,18 +86,18 @@ def check_start(logdensity_fn: LogDensity, position: PyTree, with_score: bool = 
             )
 
 
-def like(name: str, tree: PyTree, position: PyTree) -> PyTree:
-    """A pytree in the structure, the shapes and the types of a position."""
-    expected, given = (str(jax.tree.structure(t)) for t in (position, tree))
+def like(name: str, tree: PyTree, model: PyTree) -> PyTree:
+    """The pytree with the dtypes of `model`, whose structure and shapes it must have."""
+    expected, given = (str(jax.tree.structure(t)) for t in (model, tree))
     if expected != given:
         raise ValueError(f"{name} must have the structure of the position, {expected}, got {given}")
 
-    def cast(leaf, model):
-        if jnp.shape(leaf) != model.shape:
+    def cast(leaf: ArrayLike, other: Array) -> Array:
+        if jnp.shape(leaf) != other.shape:
             raise ValueError(
-                f"{name} must have the shape of the position, {model.shape}, got {jnp.shape(leaf)}"
+                f"{name} must have the shape of the position, {other.shape}, got {jnp.shape(leaf)}"
             )
         check_number(name, leaf, scalar=False)
-        return jnp.asarray(leaf, model.dtype)
+        return jnp.asarray(leaf, other.dtype)
 
-    return jax.tree.map(cast, tree, position)
+    return jax.tree.map(cast, tree, model)

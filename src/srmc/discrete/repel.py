@@ -1,4 +1,4 @@
-"""Algorithm 1 on discrete spaces: history, strength and surrogate around any of our kernels."""
+"""Algorithm 1 on discrete spaces: history, strength and surrogate around any site kernel."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -6,23 +6,30 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
-from srmc._types import Array, KernelInfo, KernelState, LogDensity, PRNGKey
+from srmc._types import Array, ArrayLike, Bool, KernelInfo, KernelState, LogDensity, PRNGKey
 from srmc.core.memory import is_plain, make_memory
 from srmc.core.repel import DEFAULT_STRENGTH
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Strength
-from srmc.core.surrogate import preconditioned
+from srmc.core.surrogate import Preconditioner, make_precondition
 from srmc.core.target import all_finite, like
-from srmc.discrete.sites import Changes, Sites, View
+from srmc.discrete.changes import Differences
+from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
+from srmc.discrete.view import View
 
 
 class SiteKernel(Protocol):
-    """What `repel_sites` needs of a kernel; `SiteAlgorithm` is it."""
+    """What `repel_sites` needs of a kernel; `SiteAlgorithm` provides it."""
 
-    guide: str | None
-    init: Callable[[Array, View], KernelState]
-    build_kernel: Callable[[], Callable[..., tuple[KernelState, KernelInfo]]]
+    @property
+    def guide(self) -> str | None: ...
+
+    @property
+    def init(self) -> Callable[[Array, View], KernelState]: ...
+
+    @property
+    def build_kernel(self) -> Callable[[], Callable[..., tuple[KernelState, KernelInfo]]]: ...
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -33,8 +40,8 @@ def repel_sites(
     space: Space,
     *args: Any,
     feature: str | None = None,
-    differences: Changes | None = None,
-    preconditioner: Any = None,
+    differences: Differences | None = None,
+    preconditioner: Preconditioner = None,
     alpha: float | Array | Strength = DEFAULT_STRENGTH,
     gain: Callable[[Array], Array] | None = None,
     history_every: int | Array = 1,
@@ -46,12 +53,12 @@ def repel_sites(
 
     `feature`, `differences` and `preconditioner` are described at `srmc.flip_mh`, the rest at
     `srmc.repel`. What is evaluated at a state does not depend on theta, so that bending it again
-    is free, and with a feature that uses what the kernel evaluates anyway a repelled step costs
-    as much as a plain one.
+    is free. If the feature uses only what the kernel evaluates anyway, a repelled step costs as
+    much as a plain one.
     """
     sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences)
     arguments, kernel = algorithm.bind(args, kwargs), algorithm.build_kernel()
-    precondition = preconditioned(preconditioner)
+    precondition = make_precondition(preconditioner)
     memory = make_memory(
         precondition,
         alpha=alpha,
@@ -61,9 +68,13 @@ def repel_sites(
         history_axis=history_axis,
     )
     alone = is_plain(alpha)
-    always = lambda: jnp.ones((), bool)
 
-    def init(position: Any, rng_key: PRNGKey | None = None, theta: Any = None) -> RepelState:
+    def always() -> Bool[Array, ""]:
+        return jnp.ones((), bool)
+
+    def init(
+        position: ArrayLike, rng_key: PRNGKey | None = None, theta: ArrayLike | None = None
+    ) -> RepelState:
         x = space.as_state(position)
         sites.check_start(x)
         if not alone:

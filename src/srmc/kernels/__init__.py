@@ -1,4 +1,4 @@
-"""Base kernels that BlackJAX lacks, in BlackJAX's form: `init`, `build_kernel`, and a call."""
+"""Base kernels that BlackJAX lacks, each with BlackJAX's `init`, `build_kernel` and builder."""
 
 from blackjax import generate_top_level_api_from
 

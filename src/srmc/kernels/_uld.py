@@ -1,6 +1,7 @@
-"""Underdamped Langevin dynamics, unadjusted, split as BAOAB: one gradient a step."""
+"""Unadjusted underdamped Langevin dynamics by the BAOAB splitting: one gradient per step."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -8,21 +9,26 @@ import optax
 from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.util import generate_gaussian_noise
 
-from srmc.core.target import LogDensity
-from srmc.kernels._ula import keep_finite
+from srmc._types import Array, LogDensity, Position, PRNGKey, Scalar, Score
+from srmc.kernels._ula import UnadjustedInfo, keep_finite
 
 
 class ULDState(NamedTuple):
-    """Position and momentum (of unit mass), with the log density and its gradient."""
+    """Position and momentum at unit mass, with the log density and its gradient."""
 
-    position: Any
-    momentum: Any
-    logdensity: jax.Array
-    logdensity_grad: Any
+    position: Position
+    momentum: Position
+    logdensity: Scalar
+    logdensity_grad: Score
 
 
-def init(position: Any, logdensity_fn: LogDensity, rng_key: jax.Array | None = None) -> ULDState:
-    """Momentum is drawn with the key, or zero without one."""
+Kernel: TypeAlias = Callable[
+    [PRNGKey, ULDState, LogDensity, float | Scalar, float | Scalar], tuple[ULDState, UnadjustedInfo]
+]
+
+
+def init(position: Position, logdensity_fn: LogDensity, rng_key: PRNGKey | None = None) -> ULDState:
+    """Start a chain at `position`, with random momentum, or with zero momentum without a key."""
     if rng_key is None:
         momentum = optax.tree.zeros_like(position)
     else:
@@ -30,29 +36,38 @@ def init(position: Any, logdensity_fn: LogDensity, rng_key: jax.Array | None = N
     return ULDState(position, momentum, *jax.value_and_grad(logdensity_fn)(position))
 
 
-def build_kernel():
-    """dx = p dt, dp = (s(x) - friction p) dt + sqrt(2 friction) dW.
+def build_kernel() -> Kernel:
+    """Build a step of dx = p dt, dp = (s(x) - friction p) dt + sqrt(2 friction) dW.
 
-    A step kicks by half a force, drifts half way, lets the friction and the noise act for the
-    whole step (exactly), drifts half way, and kicks by half the new force. Where that ends in
-    something not finite, the chain stays and turns round.
+    Each step makes a half kick, a half drift, an exact friction-and-noise update over the full
+    step size, a half drift, and a half kick with the new score. If the result is not finite, the
+    chain stays where it was and its momentum is reversed.
     """
 
-    def kernel(rng_key, state, logdensity_fn, step_size, friction):
+    def kernel(
+        rng_key: PRNGKey,
+        state: ULDState,
+        logdensity_fn: LogDensity,
+        step_size: float | Scalar,
+        friction: float | Scalar,
+    ) -> tuple[ULDState, UnadjustedInfo]:
         half = step_size / 2
         decay = jnp.exp(-friction * step_size)
         spread = jnp.sqrt(-jnp.expm1(-2 * friction * step_size))
         noise = generate_gaussian_noise(rng_key, state.position)
 
-        kick = lambda p, g: jax.tree.map(lambda a, b: a + half * b, p, g)
-        momentum = kick(state.momentum, state.logdensity_grad)
-        position = kick(state.position, momentum)
-        momentum = jax.tree.map(
-            lambda p, xi: (decay * p + spread * xi).astype(p.dtype), momentum, noise
-        )
-        position = kick(position, momentum)
+        def half_step(start: Position, rate: Position) -> Position:
+            return jax.tree.map(lambda a, b: a + half * b, start, rate)
+
+        def thermostat(p: Array, xi: Array) -> Array:
+            return (decay * p + spread * xi).astype(p.dtype)
+
+        momentum = half_step(state.momentum, state.logdensity_grad)
+        position = half_step(state.position, momentum)
+        momentum = jax.tree.map(thermostat, momentum, noise)
+        position = half_step(position, momentum)
         logdensity, gradient = jax.value_and_grad(logdensity_fn)(position)
-        momentum = kick(momentum, gradient)
+        momentum = half_step(momentum, gradient)
         moved = ULDState(position, momentum, logdensity, gradient)
         bounced = state._replace(momentum=optax.tree.scale(-1, state.momentum))
         return keep_finite(bounced, moved)
@@ -63,6 +78,7 @@ def build_kernel():
 def as_top_level_api(
     logdensity_fn: LogDensity, step_size: float, friction: float = 1.0
 ) -> SamplingAlgorithm:
+    """Build the algorithm for one log density, step size and friction."""
     return build_sampling_algorithm(
         build_kernel(),
         init,

@@ -1,6 +1,6 @@
-"""Numbers that say how well a run did.
+"""Measures of how well a run did: standard errors, convergence, distances and coverage.
 
-`r_hat` and `between_chains_error` are for chains with own histories, the others for all.
+`r_hat` and `between_chains_error` require chains with separate histories; the others do not.
 """
 
 from srmc.metrics.distances import (

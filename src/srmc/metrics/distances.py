@@ -1,7 +1,7 @@
-"""Errors over replicates, distances between distributions, and how much of a space was found."""
+"""Mean squared errors over replicates, distances, diversity and coverage, and R-hat."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sized
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -11,14 +11,15 @@ from scipy.special import entr, rel_entr
 
 from srmc._arviz import import_arviz
 from srmc._checks import check_number
+from srmc._types import Float, PyTree
 
-PyTree = Any
-BLOCK = 2**22  # numbers that are looked at together
-RESAMPLES = 4000
+Samples = TypeVar("Samples", bound=Sized)
+NUMBERS_AT_ONCE = 2**22  # bounds the memory of resamples and of tables of distances
+NUM_RESAMPLES = 4000
 
 
 class ReplicateMSE(NamedTuple):
-    """A mean squared error over replicates, its standard error, and a confidence interval."""
+    """A mean squared error over replicates, its standard error and its confidence interval."""
 
     mse: float
     error: float
@@ -27,12 +28,13 @@ class ReplicateMSE(NamedTuple):
 
 
 def replicate_mse(estimates: ArrayLike, truth: ArrayLike, level: float = 0.95) -> ReplicateMSE:
-    """The mean squared error of estimates (replicate, ...), averaged over coordinates.
+    """Return the mean squared error of estimates (replicate, ...), averaged over coordinates.
 
-    Replicates must be independent. The interval is the bootstrap-t, with a fixed seed, since
-    squared errors are skewed. At level 0.95 and 16 to 100 replicates it covers 0.94 to 0.95 of the
-    time if errors are chi-square, less if a few replicates are far worse than the rest; with two or
-    three replicates it has no upper end. A replicate that is not finite makes all four infinite.
+    Replicates must be independent. The interval is a bootstrap-t interval with a fixed seed, since
+    squared errors are skewed. At level 0.95 and with 16 to 100 replicates its coverage is 0.94 to
+    0.95 for chi-square errors, and less if a few replicates are far worse than the rest; with two
+    or three replicates its upper end is infinite. If any replicate is not finite, all four numbers
+    are infinite.
 
     >>> replicate_mse([[1.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 3.0]], [0.0, 0.0]).mse
     2.5
@@ -64,12 +66,12 @@ def replicate_mse(estimates: ArrayLike, truth: ArrayLike, level: float = 0.95) -
     return ReplicateMSE(mse, mse * spread / len(x) ** 0.5, float(low), float(high))
 
 
-def _studentised(x: np.ndarray) -> np.ndarray:
+def _studentised(x: Float[np.ndarray, " replicate"]) -> Float[np.ndarray, " resample"]:
     """(mean - 1) / sd of resamples of x, whose mean is 1."""
     rng = np.random.default_rng(0)
-    rows = min(RESAMPLES, max(1, BLOCK // len(x)))
+    rows = min(NUM_RESAMPLES, max(1, NUMBERS_AT_ONCE // len(x)))
     ratios = []
-    for _ in range(-(-RESAMPLES // rows)):
+    for _ in range(-(-NUM_RESAMPLES // rows)):
         again = rng.choice(x, (rows, len(x)))
         spread = np.where(np.ptp(again, axis=1) > 0, again.std(axis=1, ddof=1), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,10 +81,10 @@ def _studentised(x: np.ndarray) -> np.ndarray:
 
 
 def kl_divergence(p: ArrayLike, q: ArrayLike) -> float:
-    """KL(p||q) in nats of two discrete distributions, given as weights such as counts.
+    """Return KL(p||q) in nats for two discrete distributions, given as weights such as counts.
 
-    It is infinite where q is 0 and p is not; the other direction is `kl_divergence(q, p)`. Over K
-    classes with the uniform distribution u, KL(p||u) cannot exceed log K, while KL(u||p) can.
+    It is infinite if q is 0 where p is not. For the uniform distribution u over K classes, KL(p||u)
+    is at most log K, whereas KL(u||p) is unbounded.
 
     >>> labels, uniform = [0, 0, 0, 1], [1, 1]
     >>> counts = np.bincount(labels, minlength=2)
@@ -93,7 +95,9 @@ def kl_divergence(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
-    """Half the sum of |p - q| of two discrete distributions, given as weights; 1 if disjoint.
+    """Return half the sum of |p - q| for two discrete distributions, given as weights.
+
+    It is 0 if they are equal and 1 if they are disjoint.
 
     >>> total_variation([1, 1], [1, 3])
     0.25
@@ -103,7 +107,10 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def normalised_entropy(p: ArrayLike) -> float:
-    """The entropy of a discrete distribution, given as weights, over log K; 1 if uniform.
+    """Return the entropy of a discrete distribution over K classes, divided by log K.
+
+    The distribution is given as weights. The result is 1 for the uniform distribution and 0 for a
+    single class.
 
     >>> normalised_entropy([5, 5, 5, 5]), normalised_entropy([1, 0])
     (1.0, 0.0)
@@ -114,38 +121,40 @@ def normalised_entropy(p: ArrayLike) -> float:
     return min(1.0, float(np.sum(entr(weights)) / np.log(weights.size)))
 
 
-def _distribution(name: str, weights: ArrayLike) -> np.ndarray:
+def _distribution(name: str, weights: ArrayLike) -> Float[np.ndarray, "..."]:
     check_number(name, weights, at_least=0, scalar=False)
     x = np.asarray(weights, float)
     if not np.any(x > 0):
         raise ValueError(f"{name} must have a weight > 0, got {weights!r}")
-    x = x / np.max(x)
-    return x / np.sum(x)
+    x = x / float(np.max(x))  # so that the sum cannot overflow
+    return x / float(np.sum(x))
 
 
-def _distributions(p: ArrayLike, q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _distributions(
+    p: ArrayLike, q: ArrayLike
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     first, second = _distribution("p", p), _distribution("q", q)
     if first.shape != second.shape:
         raise ValueError(f"p and q must have one shape, got {first.shape} and {second.shape}")
     return first, second
 
 
-def vendi_score(samples: Any, kernel: Callable[[Any], ArrayLike] | None = None) -> float:
-    """The effective number of different samples: from 1, all alike, to n, all orthogonal.
+def vendi_score(samples: Samples, kernel: Callable[[Samples], ArrayLike] | None = None) -> float:
+    """Return the effective number of different samples, from 1 (all alike) to n (all orthogonal).
 
-    It is exp of the entropy of the eigenvalues of K / n, where K is the matrix of similarities
-    with 1 on its diagonal. This is `kernel(samples)`, or by default the cosine of each two rows.
+    It is exp of the entropy of the eigenvalues of K / n, where K is a similarity matrix with unit
+    diagonal: `kernel(samples)`, or by default the cosine similarities of the rows.
 
     >>> round(vendi_score([[1, 0], [2, 0], [0, 1], [0, 5]]), 6)
     2.0
     """
     if kernel is None:
-        x = _rows("samples", samples)
+        x = _rows("samples", np.asarray(samples, float))
         norms = np.linalg.norm(x, axis=1, keepdims=True)
         if not np.all((norms > 0) & (norms < np.inf)):
             raise ValueError("samples must be finite and have no row of zeros for the cosine")
         x = x / norms
-        # X^T X has the nonzero eigenvalues of K = X X^T.
+        # X^T X has the same nonzero eigenvalues as K = X X^T.
         similarity = x.T @ x if x.shape[0] > x.shape[1] else x @ x.T
         size = len(x)
     else:
@@ -165,9 +174,10 @@ def vendi_score(samples: Any, kernel: Callable[[Any], ArrayLike] | None = None) 
 
 
 def mode_coverage(samples: ArrayLike, modes: ArrayLike, radius: float) -> float:
-    """The share of modes that have a sample within `radius`, in Euclidean distance.
+    """Return the fraction of modes that have a sample within Euclidean distance `radius`.
 
-    A sample that is not finite is near no mode.
+    `samples` has shape (sample, ...) and `modes` (mode, ...). Samples that are not finite are
+    ignored.
 
     >>> mode_coverage([[0.1, 0.0], [0.0, 0.2]], [[0.0, 0.0], [5.0, 5.0]], radius=0.5)
     0.5
@@ -180,26 +190,26 @@ def mode_coverage(samples: ArrayLike, modes: ArrayLike, radius: float) -> float:
             f"samples and modes must have one shape after the first axis, "
             f"got {np.shape(samples)} and {np.shape(modes)}"
         )
-    count, rows = len(missing), max(1, BLOCK // len(missing))
+    count, rows = len(missing), max(1, NUMBERS_AT_ONCE // len(missing))
     for start in range(0, len(x), rows):
         near = cdist(missing, x[start : start + rows]) <= radius
         missing = missing[~near.any(axis=1)]
     return (count - len(missing)) / count
 
 
-def _rows(name: str, values: ArrayLike) -> np.ndarray:
+def _rows(name: str, values: ArrayLike) -> Float[np.ndarray, "row k"]:
     x = np.asarray(values, float)
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"{name} must have at least one row, got shape {x.shape}")
     return x.reshape(len(x), -1)
 
 
-def r_hat(draws: PyTree) -> PyTree:
-    """The rank-normalised split R-hat of each coordinate, as ArviZ computes it.
+def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
+    """Return the rank-normalised split R-hat of each coordinate, as computed by ArviZ.
 
-    Draws have the axes (chain, draw, ...), of at least two chains and four draws. The chains must
-    have histories of their own: chains that share one pull each other together, and R-hat would
-    show agreement where there is none. It is NaN for a coordinate that never moves.
+    `draws` has axes (chain, draw, ...), with at least two chains and four draws. Each chain must
+    have its own history: a shared history couples the chains, and R-hat would then indicate
+    agreement that is not there. A coordinate that never moves has R-hat NaN.
 
     >>> white = np.random.default_rng(0).normal(size=(4, 1000))
     >>> bool(r_hat(white) < 1.01), bool(r_hat(white + np.arange(4)[:, None]) > 1.1)
@@ -209,12 +219,13 @@ def r_hat(draws: PyTree) -> PyTree:
 
     arviz = import_arviz()
 
-    def one(x):
-        x = np.asarray(x, float)
+    def one(leaf: ArrayLike) -> Float[np.ndarray, "..."]:
+        x = np.asarray(leaf, float)
         if x.ndim < 2 or x.shape[0] < 2 or x.shape[1] < 4:
             raise ValueError(f"draws must be of at least 2 chains and 4 draws, got shape {x.shape}")
         names = ("chain", "draw", *(f"axis_{n}" for n in range(x.ndim - 2)))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return arviz.rhat(xarray.Dataset({"x": (names, x)}))["x"].values
+            found: np.ndarray = arviz.rhat(xarray.Dataset({"x": (names, x)}))["x"].values
+        return found
 
     return jax.tree.map(one, draws)

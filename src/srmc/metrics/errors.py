@@ -1,24 +1,28 @@
-"""Errors of averages over draws, from the draws themselves, valid for repelled chains."""
+"""Standard errors of averages over draws, valid for repelled chains.
 
-from typing import Any
+They are scaled so that mean ± 1.96 × error is a 95% interval, also where few batches or chains
+make it a Student t interval.
+"""
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from srmc._checks import check_count
+from srmc._types import Float, Int, PyTree
 
-PyTree = Any
 
+def batch_means_error(
+    draws: PyTree[ArrayLike], num_batches: int | None = None
+) -> PyTree[Float[np.ndarray, "..."]]:
+    """Return the standard error of the mean over all draws, by batch means.
 
-def batch_means_error(draws: PyTree, num_batches: int | None = None) -> PyTree:
-    """The error of the mean over all draws, by batch means; 1.96 of it to each side are 95%.
-
-    Draws have the axes (chain, draw, ...). The chains are averaged first, so that it holds for
-    chains that push one another. A repelled run has less error than its batches tell: there it is
-    an upper bound, and `repelled_error` the better one. Without `num_batches` the batches are as
-    long as each coordinate's autocorrelation asks for. Where chains disagree by far more than
-    their batches tell, it is the error between chains. NaN for a single draw.
+    `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains are
+    averaged before batching, so that the error is valid for chains that share a history. For a
+    repelled run it is an upper bound, and `repelled_error` is sharper. By default, the length of
+    the batches follows the autocorrelation of each coordinate. If the chains differ by far more
+    than their batches suggest, the error between chains is returned. A single draw gives NaN.
 
     >>> white = np.random.default_rng(0).normal(size=(4, 10_000))
     >>> bool(abs(batch_means_error(white) / 0.005 - 1) < 0.3)
@@ -26,83 +30,69 @@ def batch_means_error(draws: PyTree, num_batches: int | None = None) -> PyTree:
     """
     if num_batches is not None:
         check_count("num_batches", num_batches, at_least=2)
-
-    def error(x):
-        x = np.asarray(x, float)
-        if x.ndim < 2 or x.shape[1] < (num_batches or 1):
-            raise ValueError(
-                f"draws must be (chain, draw, ...), at least {num_batches or 1} a chain, got shape "
-                f"{x.shape}"
-            )
-        values = x.reshape(*x.shape[:2], -1)
-        if x.shape[1] == 1:
-            return np.full(x.shape[2:], np.nan)
-        return _at_least_between(values, _error(values.mean(axis=0), num_batches)).reshape(
-            x.shape[2:]
-        )
-
-    return jax.tree.map(error, draws)
+    return jax.tree.map(lambda x: _batch_means_error(x, num_batches), draws)
 
 
-def between_chains_error(draws: PyTree) -> PyTree:
-    """The error of the mean over all draws, from the means of independent chains.
+def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
+    """Return the standard error of the mean over all draws, from the spread of the chain means.
 
-    For chains with own histories, four or more of them; 1.96 of it to each side are 95%.
+    `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains must be
+    independent, each with its own history, and there should be at least four of them.
     """
-
-    def error(x):
-        means = np.asarray(x, float).mean(axis=1)
-        if len(means) < 2:
-            raise ValueError(f"draws must be of at least 2 chains, got {len(means)}")
-        return _widen(len(means) - 1) * means.std(axis=0, ddof=1) / np.sqrt(len(means))
-
-    return jax.tree.map(error, draws)
+    return jax.tree.map(_between_chains_error, draws)
 
 
-def autocorrelation_time(draws: PyTree) -> PyTree:
-    """The integrated autocorrelation time of each coordinate, from batch means.
+def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
+    """Return the integrated autocorrelation time of each coordinate, from batch means.
 
-    It is 1 for independent draws, and never less here.
+    `draws` has axes (chain, draw, ...). Independent draws have time 1; smaller estimates, as from
+    antithetic chains, are raised to 1.
     """
-
-    def time(x):
-        x = np.asarray(x, float)
-        flat = np.moveaxis(x, 1, 0).reshape(x.shape[1], x.shape[0], -1).mean(axis=1)
-        variance = x.reshape(-1, flat.shape[1]).var(axis=0, ddof=1)
-        long_run = len(x) * _long_run_variance(flat, None)[0]
-        times = long_run / np.where(variance > 0, variance, np.inf)
-        return np.maximum(1.0, times).reshape(x.shape[2:])
-
-    return jax.tree.map(time, draws)
+    return jax.tree.map(_autocorrelation_time, draws)
 
 
 def repelled_error(
-    values: np.ndarray, scores: np.ndarray, gain: np.ndarray, alpha: np.ndarray, shared: bool
-) -> np.ndarray:
-    """The error of the mean of `values` (chain, draw, k) of a repelled run.
+    values: Float[np.ndarray, "chain draw k"],
+    scores: Float[np.ndarray, "chain draw d"],
+    gain: Float[np.ndarray, "chain draw"],
+    alpha: Float[np.ndarray, "chain draw"],
+    shared: bool,
+) -> Float[np.ndarray, " k"]:
+    """Return the standard error of the mean of `values` over a repelled run.
 
-    `gain` and `alpha` are (chain, draw), as in `result.stats`.
+    `scores` are the whitened features that the history averages; they, `gain` and `alpha` are kept
+    in `result.stats`. `shared` says whether the chains share a history. mean ± 1.96 × error is a
+    95% interval.
 
-    Along the scores u (chain, draw, d), whitened, the loop takes back what a moving average has
-    seen: u = n - alpha theta and theta' = theta + gamma (u - theta), where n is what the base
-    chain would have done. So the mean of f = r + beta u is that of r + w beta n, with weights w
-    from the same recursion backwards. r and n have a base chain's memory, for which batch means
-    hold, and w varies slowly.
+    Along the scores u the loop subtracts a moving average of what it has seen: u = n - alpha theta
+    and theta' = theta + gamma (u - theta), where n is what u would be along the base chain. The
+    mean of f = r + beta u is therefore the mean of r + w beta n, with weights w from the same
+    recursion run backwards. r and n have the short memory of the base chain, so that batch means
+    apply to them, and w varies slowly.
     """
     if not np.all(np.isfinite(scores)):
-        return batch_means_error(values)
-    if not shared:
-        errors = [
-            repelled_error(
-                values[c : c + 1], scores[c : c + 1], gain[c : c + 1], alpha[c : c + 1], True
-            )
-            for c in range(len(values))
-        ]
-        return np.sqrt(np.sum(np.square(errors), axis=0)) / len(values)
+        return _batch_means_error(values)
+    if shared:
+        return _one_history_error(values, scores, gain, alpha)
+    errors = [
+        _one_history_error(*(x[c : c + 1] for x in (values, scores, gain, alpha)))
+        for c in range(len(values))
+    ]
+    error: np.ndarray = np.sqrt(np.sum(np.square(errors), axis=0)) / len(values)
+    return error
+
+
+def _one_history_error(
+    values: Float[np.ndarray, "chain draw k"],
+    scores: Float[np.ndarray, "chain draw d"],
+    gain: Float[np.ndarray, "chain draw"],
+    alpha: Float[np.ndarray, "chain draw"],
+) -> Float[np.ndarray, " k"]:
+    """The error of `repelled_error` for chains that share one history."""
     u, f = scores.reshape(-1, scores.shape[2]), values.reshape(-1, values.shape[2])
     u, f = u[:, np.any(u != 0, axis=0)], f - f.mean(axis=0)
-    if u.shape[1] == 0 or 5 * u.shape[1] * np.mean(autocorrelation_time(scores)) > len(u):
-        return batch_means_error(values)  # the regression would fit noise
+    if u.shape[1] == 0 or 5 * u.shape[1] * np.mean(_autocorrelation_time(scores)) > len(u):
+        return _batch_means_error(values)  # the regression would fit noise
     u = u / np.sqrt(np.mean(u**2, axis=0))
     beta = np.linalg.lstsq(u - u.mean(axis=0), f, rcond=1e-6)[0]
     shape = values.shape[:2]
@@ -113,21 +103,60 @@ def repelled_error(
     base = base @ beta
     variance, count = _long_run_variance(rest + weights.mean() * base, None)
     variance = variance + weights.var() * _long_run_variance(base, None)[0]
-    return _at_least_between(values, _widen(count - 1) * np.sqrt(variance / len(rest)))
+    return _at_least_between(values, _t_over_normal(count - 1) * np.sqrt(variance / len(rest)))
 
 
-def _at_least_between(values, error):
-    """The error, or that between chains if these are stuck in different places."""
+def _batch_means_error(
+    draws: ArrayLike, num_batches: int | None = None
+) -> Float[np.ndarray, "..."]:
+    x = np.asarray(draws, float)
+    if x.ndim < 2 or x.shape[1] < (num_batches or 1):
+        raise ValueError(
+            f"draws must be (chain, draw, ...), with at least {num_batches or 1} draws per chain, "
+            f"got shape {x.shape}"
+        )
+    if x.shape[1] == 1:
+        return np.full(x.shape[2:], np.nan)
+    values = x.reshape(*x.shape[:2], -1)
+    variance, count = _long_run_variance(values.mean(axis=0), num_batches)
+    error = _t_over_normal(count - 1) * np.sqrt(variance / x.shape[1])
+    return _at_least_between(values, error).reshape(x.shape[2:])
+
+
+def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
+    means = np.asarray(draws, float).mean(axis=1)
+    if len(means) < 2:
+        raise ValueError(f"draws must be of at least 2 chains, got {len(means)}")
+    factor = _t_over_normal(len(means) - 1)
+    error: np.ndarray = factor * means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    return error
+
+
+def _autocorrelation_time(draws: ArrayLike) -> Float[np.ndarray, "..."]:
+    x = np.asarray(draws, float)
+    flat = np.moveaxis(x, 1, 0).reshape(x.shape[1], x.shape[0], -1).mean(axis=1)
+    variance = x.reshape(-1, flat.shape[1]).var(axis=0, ddof=1)
+    long_run = len(x) * _long_run_variance(flat, None)[0]
+    times: np.ndarray = np.maximum(1.0, long_run / np.where(variance > 0, variance, np.inf))
+    return times.reshape(x.shape[2:])
+
+
+def _at_least_between(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """The error, or the error between chains if they are stuck in different places."""
     chains, draws, _ = values.shape
     if chains < 2 or draws < 4:
         return error
     within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
     stuck = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
-    return np.where(stuck, np.maximum(error, between_chains_error(values)), error)
+    return np.where(stuck, np.maximum(error, _between_chains_error(values)), error)
 
 
-def long_run_covariance(series: np.ndarray, num_batches: int | None = None) -> np.ndarray:
-    """n Cov(mean) over (chain, draw, k), by batch means; chains are independent."""
+def long_run_covariance(
+    series: Float[np.ndarray, "chain draw k"], num_batches: int | None = None
+) -> Float[np.ndarray, "k k"]:
+    """Return the limit of n Cov(mean of n draws) by batch means, for independent chains."""
     chains, draws, size = series.shape
     if num_batches is None:
         centred = series - series.mean(axis=(0, 1))
@@ -141,21 +170,19 @@ def long_run_covariance(series: np.ndarray, num_batches: int | None = None) -> n
     return length * np.cov(means, rowvar=False).reshape(size, size)
 
 
-def _error(series, num_batches):
-    """Of the mean of each column of (draw, k), widened for the few batches that tell of it."""
-    variance, count = _long_run_variance(series, num_batches)
-    return _widen(count - 1) * np.sqrt(variance / len(series))
+def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Float[np.ndarray, "..."]:
+    """The factor that makes ± 1.96 standard errors a 95% Student t interval."""
+    ratio: np.ndarray = stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)
+    return ratio
 
 
-def _widen(freedom):
-    return stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
+def _long_run_variance(
+    series: Float[np.ndarray, "draw k"], num_batches: int | None
+) -> tuple[Float[np.ndarray, " k"], int | Int[np.ndarray, " k"]]:
+    """n Var(mean) of each column, and the number of batches that it was estimated from.
 
-
-def _long_run_variance(series, num_batches):
-    """n Var(mean) of each column of (draw, k), and how many batches it comes from.
-
-    Batch means are too small by a share that falls as one over the batches' length, so that
-    2 BM(b) - BM(b/3) corrects it ("lugsail", Vats and Flegal, 2022).
+    Batch means BM(b) have a downward relative bias of order 1/b, which 2 BM(b) - BM(b/3) corrects
+    ("lugsail", Vats and Flegal, 2022).
     """
     if num_batches is not None:
         return _batch_means(series, len(series) // num_batches), num_batches
@@ -168,24 +195,31 @@ def _long_run_variance(series, num_batches):
     return out, len(series) // lengths
 
 
-def _lengths(series):
-    """Of the batches of each column: longer than its autocorrelation, on a grid of few values."""
+def _lengths(series: Float[np.ndarray, "draw k"]) -> Int[np.ndarray, " k"]:
+    """Batch length of each column, longer than its autocorrelation time, on a coarse grid."""
     draws = len(series)
     variance = series.var(axis=0)
     pilot = _batch_means(series, max(1, int(draws**0.5)))
     time = np.maximum(1.0, pilot / np.where(variance > 0, variance, np.inf))
     ideal = 1.5 * np.cbrt(np.nan_to_num(time, nan=1.0) ** 2 * draws)
-    return np.clip(2 ** (np.round(4 * np.log2(ideal)) / 4), 1, max(1, draws // 10)).astype(int)
+    lengths: np.ndarray = np.clip(2 ** (np.round(4 * np.log2(ideal)) / 4), 1, max(1, draws // 10))
+    return lengths.astype(int)
 
 
-def _batch_means(series, length):
+def _batch_means(series: Float[np.ndarray, "draw k"], length: int) -> Float[np.ndarray, " k"]:
+    """n Var(mean) of each column, from batches of this length."""
     count = len(series) // length
     means = series[-count * length :].reshape(count, length, -1).mean(axis=1)
-    return length * means.var(axis=0, ddof=1)
+    variance: np.ndarray = length * means.var(axis=0, ddof=1)
+    return variance
 
 
-def _unwind(u, gain, alpha):
-    """The series n of a base chain, and the weight of each of its terms in the sum of u."""
+def _unwind(
+    u: Float[np.ndarray, "draw d"],
+    gain: Float[np.ndarray, " draw"],
+    alpha: Float[np.ndarray, " draw"],
+) -> tuple[Float[np.ndarray, "draw d"], Float[np.ndarray, " draw"]]:
+    """The series n of the base chain, and the weight of each of its terms in the sum of u."""
     theta, base = np.zeros(u.shape[1]), np.empty_like(u)
     for k in range(len(u)):
         base[k] = u[k] + alpha[k] * theta

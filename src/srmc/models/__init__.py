@@ -1,0 +1,1 @@
+"""What a user brings, turned into a log density with starts and names: a `Problem`."""

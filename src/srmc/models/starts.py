@@ -1,5 +1,6 @@
 """Where chains start: given, drawn, or scattered until the density is finite."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,15 +8,14 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count
-from srmc.core.target import LogDensity, all_finite, as_position, check_density
+from srmc._types import Array, Bool, LogDensity, Position, PRNGKey
+from srmc.core.target import all_finite, as_position, check_density
 from srmc.discrete.space import Space
-
-PyTree = Any
 
 
 def find_starts(
-    logdensity_fn: LogDensity, initial_position: Any, rng_key: jax.Array, num_chains: int
-) -> PyTree:
+    logdensity_fn: LogDensity, initial_position: Any, rng_key: PRNGKey, num_chains: int
+) -> Position:
     """The starts of all chains, with a leading axis of chains.
 
     `initial_position` is one position for all chains, a list of one for each, or a function of a
@@ -28,7 +28,7 @@ def find_starts(
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
             raise ValueError(
-                f"initial_position must be a list of {num_chains} positions, one a chain, got "
+                f"initial_position must be a list of {num_chains} positions, one per chain, got "
                 f"{len(initial_position)}"
             )
         positions = stack_positions(initial_position)
@@ -53,11 +53,11 @@ def find_states(
     logdensity_fn: LogDensity,
     space: Space,
     initial_position: Any,
-    like: jax.Array | None,
-    rng_key: jax.Array,
+    like: Array | None,
+    rng_key: PRNGKey,
     num_chains: int,
     tries: int = 100,
-) -> jax.Array:
+) -> Array:
     """The starts of all chains on a discrete space; if none are given, uniform states `like` one.
 
     These are drawn again until the log density is finite.
@@ -68,7 +68,7 @@ def find_states(
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
             raise ValueError(
-                f"initial_position must be a list of {num_chains} states, one a chain, got "
+                f"initial_position must be a list of {num_chains} states, one per chain, got "
                 f"{len(initial_position)}; give a single state as an array"
             )
         draws = initial_position
@@ -99,10 +99,10 @@ def find_states(
         raise ValueError(
             f"logdensity_fn must be finite at the start, got {values[chain]} in chain {chain}"
         )
-    return states
+    return jnp.asarray(states)
 
 
-def stack_positions(positions: list[PyTree]) -> PyTree:
+def stack_positions(positions: list[Position]) -> Position:
     """The starts of several chains as one pytree with a leading axis of chains."""
     positions = [as_position(position) for position in positions]
     if not positions:
@@ -118,8 +118,12 @@ def stack_positions(positions: list[PyTree]) -> PyTree:
 
 
 def scatter(
-    logdensity_fn: LogDensity, rng_key: jax.Array, position: PyTree, num_chains: int, tries=100
-) -> PyTree:
+    logdensity_fn: LogDensity,
+    rng_key: PRNGKey,
+    position: Position,
+    num_chains: int,
+    tries: int = 100,
+) -> Position:
     """A position moved by uniform(-2, 2), again until density and score are finite there.
 
     Each new try keeps closer to the position.
@@ -130,16 +134,16 @@ def scatter(
     flat, unravel = ravel_pytree(position)
     is_good = _is_good(logdensity_fn)
 
-    def draw(key, n):
+    def draw(key: PRNGKey, n: Array) -> Position:
         move = jax.random.uniform(jax.random.fold_in(key, n), flat.shape, flat.dtype, -2.0, 2.0)
         return unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
 
-    def search(key):
-        def bad(carry):
+    def search(key: PRNGKey) -> tuple[Position, Array]:
+        def bad(carry: tuple[Array, Position, Array]) -> Array:
             n, _, good = carry
             return (n < tries) & ~good
 
-        def again(carry):
+        def again(carry: tuple[Array, Position, Array]) -> tuple[Array, Position, Array]:
             n, _, _ = carry
             x = draw(key, n)
             return n + 1, x, is_good(x)
@@ -158,10 +162,10 @@ def scatter(
     return starts
 
 
-def _in_one_precision(position: PyTree) -> PyTree:
+def _in_one_precision(position: Position) -> Position:
     """JAX's default, since BlackJAX's kernels do not mix several."""
     return jax.tree.map(lambda x: x.astype(float), position)
 
 
-def _is_good(logdensity_fn):
+def _is_good(logdensity_fn: LogDensity) -> Callable[[Position], Bool[Array, ""]]:
     return lambda x: all_finite(jax.value_and_grad(logdensity_fn)(x))

@@ -1,12 +1,13 @@
-"""The paper's experiments, one a module, each a command: `srmc reproduce NAME`.
+"""The paper's experiments, one module per figure or table; run one with `srmc reproduce NAME`.
 
-An experiment takes (size, seed, on_progress), size "quick" or "full", and returns an `Outcome`:
-settings, numbers, pictures, and rows of the ledger.
+An experiment takes `(size, seed, on_progress)`, where size is "quick" or "full", and returns an
+`Outcome`: settings, numbers, pictures, and rows of the ledger.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 from srmc.paper._ledger import Estimate, Outcome, Row
+from srmc.paper._progress import Progress, silent
 from srmc.paper.adaptive_alpha import adaptive_alpha
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
@@ -15,7 +16,16 @@ from srmc.paper.mixture_cifar import mixture_cifar
 from srmc.paper.rho import rho
 from srmc.paper.variance_laws import variance_laws
 
-EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
+
+class Experiment(Protocol):
+    """Runs one experiment of the paper at the given size."""
+
+    def __call__(
+        self, size: str = "full", seed: int = 0, on_progress: Progress = silent
+    ) -> Outcome: ...
+
+
+EXPERIMENTS: dict[str, Experiment] = {
     "figure1": figure1,
     "figure2": figure2,
     "rho": rho,
@@ -25,4 +35,4 @@ EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
     "mixture-cifar": mixture_cifar,
 }
 
-__all__ = ["EXPERIMENTS", "Estimate", "Outcome", "Row"]
+__all__ = ["EXPERIMENTS", "Estimate", "Experiment", "Outcome", "Row"]

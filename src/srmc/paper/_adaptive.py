@@ -1,25 +1,48 @@
-"""The paper's rules for alpha, as settings of one program."""
+"""The paper's rules for alpha, compared in one compiled program."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc.paper._problems import Errors, Problem, measure
+from srmc._types import Array, Float, Int, Scalar
+from srmc.paper._chains import Number, Trial
+from srmc.paper._problems import Errors, Problem, RepelOptions, measure
+from srmc.paper._progress import OnBlock, later
 
-RULES = {"fixed": lambda a, *_: srmc.fixed(a), "capped": srmc.capped, "guarded": srmc.guarded}
+Rule: TypeAlias = tuple[str, float]  # the name of a rule, and its nominal alpha
+RULES: dict[str, Callable[..., srmc.Strength]] = {
+    "fixed": lambda alpha, num_steps, leapfrogs: srmc.fixed(alpha),
+    "capped": srmc.capped,
+    "guarded": srmc.guarded,
+}
 
 
-def _one_of(which: Any, strengths: list[srmc.Strength]) -> srmc.Strength:
-    """The schedule that a traced number says."""
-    pick = lambda values: jnp.select([which == n for n in range(len(values))], values)
+class RuleErrors(NamedTuple):
+    """Errors under several rules; `settings` has the setting of each rule in them."""
 
-    def init():
+    settings: dict[Rule, int]
+    errors: Errors
+
+    def last(self, rule: str, alpha: float) -> Float[np.ndarray, " replicate"]:
+        """Errors of one rule at the end of the run."""
+        last: Float[np.ndarray, " replicate"] = self.errors.last[self.settings[rule, alpha]]
+        return last
+
+
+def _one_of(which: Int[Array, ""], strengths: Sequence[srmc.Strength]) -> srmc.Strength:
+    """The schedule whose number is `which`, a traced integer."""
+
+    def pick(values: Sequence[Scalar]) -> Scalar:
+        return jnp.select([which == n for n in range(len(values))], values)
+
+    def init() -> tuple[Scalar, tuple[Any, ...]]:
         first, states = zip(*(s.init() for s in strengths), strict=True)
         return pick(first), states
 
-    def update(states, seen):
+    def update(states: tuple[Any, ...], seen: srmc.Seen) -> tuple[Scalar, tuple[Any, ...]]:
         pairs = zip(strengths, states, strict=True)
         now, states = zip(*(s.update(state, seen) for s, state in pairs), strict=True)
         return pick(now), states
@@ -28,31 +51,45 @@ def _one_of(which: Any, strengths: list[srmc.Strength]) -> srmc.Strength:
 
 
 def measure_rules(
-    problem: Problem, fixed: tuple, adaptive: tuple, *, on_block: Any, **options: Any
-) -> tuple[dict[tuple[str, float], int], Errors]:
-    """Errors for fixed alphas, and for capped and guarded ones; and where each is found.
+    problem: Problem,
+    fixed: Sequence[float],
+    adaptive: Sequence[float],
+    trial: Trial,
+    on_block: OnBlock,
+) -> RuleErrors:
+    """Measure the errors of fixed, capped and guarded alphas.
 
-    The guard sorts a window at each step, so that it is worth a program of its own if runs are
-    long.
+    The guard sorts a window at each step and slows down all rules that run beside it, so in long
+    runs it has a program of its own.
     """
-    groups = [list(RULES)] if options["light"] else [["fixed", "capped"], ["guarded"]]
-    names: list[tuple[str, float]] = []
+    groups = [list(RULES)] if trial.light else [["fixed", "capped"], ["guarded"]]
+    rules: list[Rule] = []
     parts: list[Errors] = []
     for group in groups:
         mine = [(rule, a) for rule in group for a in (fixed if rule == "fixed" else adaptive)]
-        numbers = [[group.index(rule) for rule, _ in mine], [a for _, a in mine]]
+        tell = later(on_block, len(parts) * trial.blocks)
+        parts.append(_measure_group(problem, group, mine, trial, tell))
+        rules += mine
+    joined = parts[0]._replace(
+        errors=np.concatenate([part.errors for part in parts]),
+        gradients=np.concatenate([part.gradients for part in parts]),
+        acceptance=np.concatenate([part.acceptance for part in parts]),
+        alpha=np.concatenate([part.alpha for part in parts]),
+        exponent=np.concatenate([part.exponent for part in parts]),
+    )
+    return RuleErrors({rule: k for k, rule in enumerate(rules)}, joined)
 
-        def build(setting, group=group):
-            limits = (setting[1], options["steps"], problem.leapfrogs)
-            return srmc.paper_settings(_one_of(setting[0], [RULES[r](*limits) for r in group]))
 
-        done = len(parts) * options["blocks"]
-        tell = lambda n, done=done: on_block(done + n)
-        settings = tuple(jnp.array(x) for x in numbers)
-        parts.append(measure(problem, build, settings, on_block=tell, **options))
-        names += mine
-    per_setting = ("errors", "gradients", "acceptance", "alpha", "exponent")
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in per_setting
-    }
-    return {name: k for k, name in enumerate(names)}, parts[0]._replace(**joined)
+def _measure_group(
+    problem: Problem, group: list[str], rules: list[Rule], trial: Trial, on_block: OnBlock
+) -> Errors:
+    """Measure rules that run in one program."""
+
+    def options(setting: tuple[Int[Array, ""], Number]) -> RepelOptions:
+        which, alpha = setting
+        strengths = [RULES[r](alpha, trial.steps, problem.leapfrogs) for r in group]
+        return srmc.paper_settings(_one_of(which, strengths))
+
+    which = jnp.array([group.index(rule) for rule, _ in rules])
+    alphas = jnp.array([alpha for _, alpha in rules])
+    return measure(problem, options, (which, alphas), trial, on_block)

@@ -1,114 +1,158 @@
-"""Many settings and replicates of a sampler in one compiled program, run block by block."""
+"""Runs many settings and replicates of a sampler in one compiled program, block by block."""
 
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
-PyTree = Any
+from srmc import RepelInfo, RepelState
+from srmc._types import Array, ArrayLike, Float, Int, PRNGKey, PyTree
+from srmc.paper._progress import OnBlock, no_report
 
-# One part of a program after the other; see the page on scaling.
-_IN_ORDER: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-# For short runs, where compiling is what takes the time.
-_LIGHT = {"xla_backend_optimization_level": 0}
+Setting = TypeVar("Setting")  # a tree of numbers
+Number: TypeAlias = float  # a number of a setting, which is traced
+Kept: TypeAlias = dict[str, Array]
+Fold: TypeAlias = Callable[[Kept, Setting, RepelState, RepelInfo, Int[Array, ""]], Kept]
+
+# The parts of a program run one after the other; docs/scaling.md says why.
+_IN_ORDER: dict[str, str | int] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+_LIGHT: dict[str, str | int] = {"xla_backend_optimization_level": 0}
+
+
+class Plan(NamedTuple):
+    """The number of blocks, the steps per block, and how to compile and report.
+
+    `light` compiles without optimisation, for short runs that mostly wait for the compiler.
+    """
+
+    num_blocks: int
+    block: int
+    light: bool = False
+    on_block: OnBlock = no_report
+
+
+class Trial(NamedTuple):
+    """The size of an experiment, and its seed.
+
+    `steps` is the number of steps per chain, burn-in included, counted as the paper does: an HMC
+    transition counts as its number of leapfrog steps.
+    """
+
+    steps: int
+    replicates: int
+    blocks: int
+    seed: int
+    light: bool = False
+
+    def plan(self, on_block: OnBlock, leapfrogs: int = 1) -> Plan:
+        """The same in transitions of `leapfrogs` leapfrog steps."""
+        return Plan(self.blocks, self.steps // leapfrogs // self.blocks, self.light, on_block)
 
 
 class Blocks(NamedTuple):
-    """What was kept of each block, (setting, replicate, block, ...), and the time of a step.
+    """What was kept of each block, with axes (setting, replicate, block, ...).
 
-    `seconds` is the processor time of one step of one chain, compiling left out.
+    `seconds` is the processor time of one step of one chain, without compilation.
     """
 
-    kept: PyTree
+    kept: dict[str, np.ndarray]
     seconds: float
 
 
 def run(
-    build: Callable[[Any], Any],
-    settings: PyTree,
-    starts: Any,
-    rng_key: jax.Array,
+    build: Callable[[Setting], SamplingAlgorithm],
+    settings: PyTree[Float[ArrayLike, " setting"]],
+    starts: Float[ArrayLike, "setting replicate d"],
+    rng_key: PRNGKey,
+    plan: Plan,
     *,
-    num_blocks: int,
-    block: int,
-    empty: PyTree,
-    fold: Callable[..., PyTree],
-    light: bool = False,
-    on_block: Callable[[int], None] = lambda n: None,
+    empty: Kept,
+    fold: Fold[Setting],
 ) -> Blocks:
-    """Run `build(setting)` from starts (setting, replicate, ...), for each setting and replicate.
+    """Run `build(setting)` for every setting and replicate.
 
-    `fold(kept, setting, state, info, n)` is applied after each step n, counted from 1, beginning
-    with `empty` in each block. A replicate has the same random numbers under every setting.
+    Each block begins with `empty`, to which `fold(kept, setting, state, info, n)` is applied after
+    each step n, counted from 1. A replicate has the same random numbers under every setting.
     """
     starts = jnp.asarray(starts)
     keys = jax.random.split(rng_key, starts.shape[1])
 
-    def advance(setting, state, key, first):
+    def start(setting: Setting, position: Float[Array, " d"]) -> RepelState:
+        state: RepelState = build(setting).init(position)
+        return state
+
+    def advance(
+        setting: Setting, state: RepelState, key: PRNGKey, first: Int[Array, ""]
+    ) -> tuple[RepelState, Kept]:
         algorithm = build(setting)
 
-        def one(carry, n):
+        def one(
+            carry: tuple[RepelState, Kept], n: Int[Array, ""]
+        ) -> tuple[tuple[RepelState, Kept], None]:
             state, kept = carry
             state, info = algorithm.step(jax.random.fold_in(key, n), state)
             return (state, fold(kept, setting, state, info, n + 1)), None
 
-        return jax.lax.scan(one, (state, empty), first + jnp.arange(block))[0]
+        return jax.lax.scan(one, (state, empty), first + jnp.arange(plan.block))[0]
 
-    def over_chains(function, *axes):
+    def over_chains(
+        function: Callable[..., object], *axes: tuple[int | None, int | None]
+    ) -> jax.stages.Wrapped:
         inner = jax.vmap(function, [a[1] for a in axes])
-        return jax.jit(jax.vmap(inner, [a[0] for a in axes]), compiler_options=_options(light))
+        outer = jax.vmap(inner, [a[0] for a in axes])
+        return jax.jit(outer, compiler_options=_options(plan.light))
 
-    begin = over_chains(lambda s, x: build(s).init(x), (0, None), (0, 0))
-    states = begin(settings, starts)
+    states = over_chains(start, (0, None), (0, 0))(settings, starts)
     program = over_chains(advance, (0, None), (0, 0), (None, 0), (None, None))
     compiled = program.lower(settings, states, keys, 0).compile()
     kept, seconds = [], 0.0
-    for n in range(num_blocks):
+    for n in range(plan.num_blocks):
         began = time.process_time()
-        states, more = jax.block_until_ready(compiled(settings, states, keys, n * block))
+        states, more = compiled(settings, states, keys, n * plan.block)
+        kept.append(jax.tree.map(np.asarray, more))  # waits for the program to end
         seconds += time.process_time() - began
-        kept.append(jax.tree.map(np.asarray, more))
-        on_block(n + 1)
-    steps = num_blocks * block * starts.shape[0] * starts.shape[1]
+        plan.on_block(n + 1)
+    steps = plan.num_blocks * plan.block * starts.shape[0] * starts.shape[1]
     return Blocks(jax.tree.map(lambda *x: np.stack(x, axis=2), *kept), seconds / steps)
 
 
 def averages(
-    build: Callable[[Any], Any],
-    settings: PyTree,
-    starts: Any,
-    rng_key: jax.Array,
-    *,
-    block: int,
-    record: Callable[[Any, Any], PyTree],
-    **options: Any,
+    build: Callable[[Setting], SamplingAlgorithm],
+    settings: PyTree[Float[ArrayLike, " setting"]],
+    starts: Float[ArrayLike, "setting replicate d"],
+    rng_key: PRNGKey,
+    plan: Plan,
+    record: Callable[[RepelState, RepelInfo], Kept],
 ) -> Blocks:
-    """As `run`, with the averages of `record(state, info)` over each block."""
+    """Run as `run` does, and keep the averages of `record(state, info)` over each block."""
 
-    def fold(kept, setting, state, info, n):
-        return jax.tree.map(lambda a, b: a + b / block, kept, record(state, info))
+    def fold(
+        kept: Kept, setting: Setting, state: RepelState, info: RepelInfo, n: Int[Array, ""]
+    ) -> Kept:
+        new = record(state, info)
+        return {name: kept[name] + new[name] / plan.block for name in kept}
 
-    def shape(setting, start):
+    def first_record(setting: Setting, start: Float[Array, " d"]) -> Kept:
         algorithm = build(setting)
-        state, info = algorithm.step(jax.random.key(0), algorithm.init(start))
-        return record(state, info)
+        return record(*algorithm.step(jax.random.key(0), algorithm.init(start)))
 
     first = jax.tree.map(lambda x: x[0], settings)
-    shapes = jax.eval_shape(shape, first, jnp.asarray(starts)[0, 0])
-    empty = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
-    return run(build, settings, starts, rng_key, block=block, empty=empty, fold=fold, **options)
+    shapes = jax.eval_shape(first_record, first, jnp.asarray(starts)[0, 0])
+    empty = {name: jnp.zeros(x.shape) for name, x in shapes.items()}
+    return run(build, settings, starts, rng_key, plan, empty=empty, fold=fold)
 
 
 @functools.cache
-def _options(light: bool) -> dict[str, Any]:
-    """Compiler options, where the backend has them."""
+def _options(light: bool) -> dict[str, str | int]:
+    """The compiler options that this backend understands: all of them, or none."""
     wanted = _IN_ORDER | (_LIGHT if light else {})
     try:
         jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
-    except Exception:  # of a backend or a version that does not know them
+    except Exception:  # another backend, or a version of XLA without these options
         return {}
     return wanted

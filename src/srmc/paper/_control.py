@@ -1,11 +1,14 @@
-"""Control variates of first order for each of many chains."""
+"""First-order control variates for many chains."""
 
 import numpy as np
 
 import srmc
+from srmc._types import Float
 
 
-def control_variates(draws: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The mean of each chain's draws, (chain, draw, d) -> (chain, d), less what scores explain."""
+def control_variates(
+    draws: Float[np.ndarray, "chain draw d"], scores: Float[np.ndarray, "chain draw d"]
+) -> Float[np.ndarray, "chain d"]:
+    """Estimate the mean of each chain separately, with the scores as control variates."""
     pairs = zip(draws, scores, strict=True)
     return np.stack([srmc.zv(x, s, order=1).mean for x, s in pairs])

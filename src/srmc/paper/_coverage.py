@@ -1,19 +1,34 @@
-"""Langevin chains on a mixture of many Gaussians, and when they first came to each mode."""
+"""Langevin chains on a mixture of many Gaussians, and when they first reach each mode."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
 import srmc
-from srmc.paper._chains import run
+from srmc._types import Array, Float, Int, Scalar
+from srmc.paper._chains import Kept, Trial, run
+from srmc.paper._progress import OnBlock
+
+NEVER = np.iinfo(np.int32).max  # in place of a step, for modes that were not reached
+
+
+class Case(NamedTuple):
+    """What was run: a sampler on a target, or a value of an ablated parameter, from a start."""
+
+    group: str
+    value: str | float
+    start: int
 
 
 class Setting(NamedTuple):
-    """A run: target, strength and rule of the history. `scale` multiplies the images.
+    """A target, a strength and a history.
 
-    With `floor` the gain never falls below it.
+    `scale` multiplies the images; the gain never falls below `floor`; chains start in the mode
+    `start`.
     """
 
     alpha: float
@@ -25,96 +40,119 @@ class Setting(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """For each setting: the number of modes found by each step, and the steps to find all.
+    """The modes that were found under one setting.
 
-    `steps` is infinite where some mode was not found. `correction` is the size of the
-    Hessian-vector product beside the score, `modes` where the first chain was after each block.
+    found
+        The number of modes found by each step.
+    steps
+        The steps to find all modes; infinite if some mode was not found.
+    correction
+        The size |H theta| / |s| of the Hessian-vector product, at the end of each block.
     """
 
-    found: np.ndarray
-    steps: np.ndarray
-    correction: np.ndarray
-    modes: np.ndarray
+    found: Int[np.ndarray, " step"]
+    steps: float
+    correction: Float[np.ndarray, " block"]
 
 
-def rotate(means: np.ndarray) -> np.ndarray:
-    """Coordinates in which the means, centred, have K - 1 entries; the rest of them are 0.
+class _Mixture(NamedTuple):
+    """An equal mixture of Gaussians, in coordinates of which only the first differ by mode."""
 
-    Rotations change nothing for Langevin chains, and this one saves two thirds of the work.
+    centres: Float[Array, "mode inner"]
+    half_norms: Float[Array, " mode"]
+
+    def logits(self, x: Float[Array, " d"], s: Setting) -> Float[Array, " mode"]:
+        """The log weight of each mode at x, up to a constant."""
+        inner = self.centres @ x[: self.centres.shape[1]]
+        return (s.scale * inner - s.scale**2 * self.half_norms) / s.sigma**2
+
+    def logdensity(self, x: Float[Array, " d"], s: Setting) -> Scalar:
+        value: Scalar = jax.nn.logsumexp(self.logits(x, s)) - 0.5 * jnp.sum(x**2) / s.sigma**2
+        return value
+
+    def sampler(self, s: Setting) -> SamplingAlgorithm:
+        """SR-ULA with step size 1, as the paper states."""
+        options = srmc.paper_settings(s.alpha) | {
+            "gain": lambda n: jnp.maximum(srmc.gain(0.6)(n), s.floor),
+            "surrogate": srmc.tilt("finite-difference", eps=s.eps),
+        }
+        return srmc.ula(lambda x: self.logdensity(x, s), 1.0, **options)
+
+    def correction(self, x: Float[Array, " d"], theta: Float[Array, " d"], s: Setting) -> Scalar:
+        """The size of the Hessian-vector product relative to the score."""
+        score_fn = jax.grad(self.logdensity)
+        score, product = jax.jvp(lambda x: score_fn(x, s), (x,), (theta,))
+        size: Scalar = jnp.linalg.norm(product) / jnp.linalg.norm(score)
+        return size
+
+
+def rotate(means: Float[np.ndarray, "mode pixel"]) -> Float[np.ndarray, "mode inner"]:
+    """Return the centred means in coordinates of which only the first K - 1 are not 0.
+
+    Langevin chains are invariant under rotations, and this one saves two thirds of the work.
     """
     centred = means - means.mean(axis=0)
     values, vectors = np.linalg.eigh(centred @ centred.T)
-    return (vectors * np.sqrt(np.maximum(values, 0)))[:, 1:].astype(np.float32)
+    rotated: Float[np.ndarray, "mode mode"] = vectors * np.sqrt(np.maximum(values, 0))
+    return rotated[:, 1:].astype(np.float32)
 
 
 def coverage(
-    means: np.ndarray,
+    means: Float[np.ndarray, "mode pixel"],
     dim: int,
-    settings: list[Setting],
-    *,
-    chains: int,
-    steps: int,
-    seed: int,
-    blocks: int = 20,
-    light: bool = False,
-    on_block: Any = lambda n: None,
-) -> Coverage:
-    """Modes that `chains` chains, all from one mode, find together; step size 1, as printed."""
+    settings: Sequence[Setting],
+    trial: Trial,
+    on_block: OnBlock,
+) -> list[Coverage]:
+    """Count the modes that chains from one mode find together, for each setting.
+
+    The number of chains is `trial.replicates`.
+    """
     centres = jnp.asarray(rotate(means))
-    half = 0.5 * jnp.sum(centres**2, axis=1)
-    block = steps // blocks
+    mixture = _Mixture(centres, 0.5 * jnp.sum(centres**2, axis=1))
     count, inner = centres.shape
+    plan = trial.plan(on_block)
 
-    def logits(x, s):
-        return (s.scale * (centres @ x[:inner]) - s.scale**2 * half) / s.sigma**2
-
-    def logdensity(x, s):
-        return jax.nn.logsumexp(logits(x, s)) - 0.5 * jnp.sum(x**2) / s.sigma**2
-
-    def build(s):
-        return srmc.ula(
-            lambda x: logdensity(x, s),
-            1.0,
-            alpha=s.alpha,
-            gain=lambda n: jnp.maximum(srmc.gain(0.6)(n), s.floor),
-            surrogate=srmc.tilt("finite-difference", eps=s.eps),
-            frame="fixed",
+    def fold(
+        kept: Kept, s: Setting, state: srmc.RepelState, info: srmc.RepelInfo, n: Int[Array, ""]
+    ) -> Kept:
+        mode = jnp.argmax(mixture.logits(state.position, s))
+        # The product costs a gradient, so it is evaluated once per block.
+        size = jax.lax.cond(
+            n % plan.block == 0,
+            mixture.correction,
+            lambda *_: 0.0,
+            *(state.position, state.theta, s),
         )
+        return {
+            "first": kept["first"].at[mode].min(n),
+            "correction": kept["correction"] + size,
+        }
 
-    def correction(operand):
-        x, theta, s = operand
-        score, along = jax.jvp(lambda x: jax.grad(logdensity)(x, s), (x,), (theta,))
-        return jnp.linalg.norm(along) / jnp.linalg.norm(score)
-
-    def fold(kept, s, state, info, n):
-        mode = jnp.argmax(logits(state.position, s))
-        operand = (state.position, state.theta, s)
-        size = jax.lax.cond(n % block == 0, correction, lambda _: 0.0, operand)
-        first = kept["first"].at[mode].min(n)
-        return {"first": first, "correction": kept["correction"] + size, "mode": mode}
-
-    starts = np.zeros((len(settings), chains, dim), np.float32)
+    starts = np.zeros((len(settings), trial.replicates, dim), np.float32)
     for n, s in enumerate(settings):
         starts[n, :, :inner] = s.scale * np.asarray(centres[s.start])
-    never = jnp.iinfo(jnp.int32).max
     kept = run(
-        build,
+        mixture.sampler,
         jax.tree.map(lambda *x: jnp.array(x, float), *settings),
         starts,
-        jax.random.key(seed),
-        num_blocks=blocks,
-        block=block,
+        jax.random.key(trial.seed),
+        plan,
         empty={
-            "first": jnp.full(count, never, jnp.int32),
+            "first": jnp.full(count, NEVER, jnp.int32),
             "correction": jnp.zeros(()),
-            "mode": jnp.zeros((), int),
         },
         fold=fold,
-        light=light,
-        on_block=on_block,
     ).kept
     first = kept["first"].min(axis=(1, 2))
-    found = np.stack([np.searchsorted(np.sort(x), np.arange(steps) + 1, "right") for x in first])
-    slowest = first.max(axis=1).astype(float)
-    slowest[slowest == never] = np.inf
-    return Coverage(found, slowest, kept["correction"].mean(axis=1), kept["mode"][:, 0])
+    correction = kept["correction"].mean(axis=1)
+    return [_coverage(f, c, trial.steps) for f, c in zip(first, correction, strict=True)]
+
+
+def _coverage(
+    first: Int[np.ndarray, " mode"], correction: Float[np.ndarray, " block"], steps: int
+) -> Coverage:
+    """Summarise one setting from the step at which each mode was first reached."""
+    found = np.searchsorted(np.sort(first), np.arange(steps) + 1, "right")
+    slowest = float(first.max())
+    return Coverage(found, np.inf if slowest == NEVER else slowest, correction)

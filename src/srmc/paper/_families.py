@@ -1,131 +1,151 @@
-"""The families of figure 2 on one target and sampler: printed, adaptive, plain and self-tuned."""
+"""The families of figure 2 on one problem: printed, adaptive, plain and self-tuned samplers."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc.paper._adaptive import measure_rules
-from srmc.paper._chains import run
+from srmc._types import Array, Float, Int
+from srmc.paper._adaptive import Rule, measure_rules
+from srmc.paper._chains import Kept, Number, Trial, run
 from srmc.paper._control import control_variates
-from srmc.paper._problems import BURN_IN, Errors, Problem, measure
+from srmc.paper._problems import BURN_IN, Errors, Problem, RepelOptions, measure
+from srmc.paper._progress import OnBlock
 
 ALPHAS = (0.01, 0.1, 1.0, 2.0, 5.0)
 ADAPTIVE = (1.0, 2.0, 5.0)
 
 
 class Curve(NamedTuple):
-    """Squared errors (replicate, point), and steps, gradients and seconds at each point.
+    """Squared errors, and the steps, gradients and seconds spent at each point.
 
     Steps are counted as the paper does; seconds are None until they are measured.
     """
 
-    errors: np.ndarray
-    steps: np.ndarray
-    gradients: np.ndarray
-    seconds: np.ndarray | None
-    acceptance: np.ndarray
+    errors: Float[np.ndarray, "replicate point"]
+    steps: Int[np.ndarray, " point"]
+    gradients: Float[np.ndarray, " point"]
+    seconds: Float[np.ndarray, " point"] | None
+    acceptance: Float[np.ndarray, " replicate"]
 
     @property
-    def last(self) -> np.ndarray:
+    def last(self) -> Float[np.ndarray, " replicate"]:
+        """Errors at the end of the run."""
         return self.errors[:, -1]
 
-    def at_gradients(self, gradients: float) -> np.ndarray:
-        """Errors when so many gradients were spent, or at the end if the run is shorter."""
+    def at_gradients(self, gradients: float) -> Float[np.ndarray, " replicate"]:
+        """Errors when `gradients` were spent, or at the end if the run is shorter."""
         point = int(np.sum(self.gradients <= gradients * (1 + 1e-6))) - 1
         return self.errors[:, max(0, point)]
 
 
-def repelled(problem: Problem, *, on_block: Any, **options: Any) -> dict[tuple[str, float], Curve]:
-    """The paper's algorithm as printed, with fixed alphas and with its adaptive rules."""
-    index, found = measure_rules(problem, ALPHAS, ADAPTIVE, on_block=on_block, **options)
-    return {name: _curve(found, k) for name, k in index.items()}
+CurveKey: TypeAlias = str | Rule
+Curves: TypeAlias = dict[CurveKey, Curve]
+
+
+class _Run(NamedTuple):
+    """Draws of many replicates, the gradients of each draw, and the acceptance rates."""
+
+    draws: Float[np.ndarray, "replicate draw d"]
+    cost: Float[np.ndarray, " draw"]
+    acceptance: Float[np.ndarray, " replicate"]
+
+
+def key_name(key: CurveKey) -> str:
+    """The name of a curve.
+
+    >>> key_name(("fixed", 2.0))
+    'fixed 2'
+    """
+    return key if isinstance(key, str) else f"{key[0]} {key[1]:g}"
+
+
+def repelled(problem: Problem, trial: Trial, on_block: OnBlock) -> Curves:
+    """The paper's algorithm, with fixed alphas and with its adaptive rules."""
+    found = measure_rules(problem, ALPHAS, ADAPTIVE, trial, on_block)
+    return {rule: _curve(found.errors, k) for rule, k in found.settings.items()}
 
 
 def _curve(found: Errors, k: int) -> Curve:
-    return Curve(
-        found.errors[k],
-        found.steps,
-        found.gradients[k] * found.steps,
-        None,
-        found.acceptance[k],
-    )
+    gradients = found.gradients[k] * found.steps
+    return Curve(found.errors[k], found.steps, gradients, None, found.acceptance[k])
 
 
-def plain(
-    problem: Problem, *, steps: int, replicates: int, blocks: int, seed: int, light: bool, on_block
-) -> tuple[Curve, Curve]:
-    """The plain sampler with the printed step size, and control variates on its draws."""
-    block = steps // problem.leapfrogs // blocks
-    pick_key, run_key = jax.random.split(jax.random.key(seed))
-    picks = jax.random.randint(pick_key, (replicates,), 0, len(problem.truth.draws))
+def plain(problem: Problem, trial: Trial, on_block: OnBlock) -> tuple[Curve, Curve]:
+    """The plain sampler with the paper's step size, and control variates on its draws."""
+    plan = trial.plan(on_block, problem.leapfrogs)
+    starts, run_key = problem.starts(trial.replicates, trial.seed)
 
-    def fold(kept, setting, state, info, n):
-        at = (n - 1) % block
+    def fold(
+        kept: Kept,
+        setting: Number,
+        state: srmc.RepelState,
+        info: srmc.RepelInfo,
+        n: Int[Array, ""],
+    ) -> Kept:
+        at = (n - 1) % plan.block
         inner = state.inner_state
         return {
-            "x": kept["x"].at[at].set(inner.position),
-            "s": kept["s"].at[at].set(inner.logdensity_grad),
-            "acceptance": kept["acceptance"] + info.inner_info.acceptance_rate / block,
+            "draws": kept["draws"].at[at].set(inner.position),
+            "scores": kept["scores"].at[at].set(inner.logdensity_grad),
+            "acceptance": kept["acceptance"] + info.inner_info.acceptance_rate / plan.block,
         }
 
-    empty = jnp.zeros((block, problem.target.position.size))
+    empty = jnp.zeros((plan.block, problem.target.position.size))
     found = run(
-        lambda _: problem.build(alpha=0.0),
+        lambda _: problem.build(**srmc.paper_settings(0.0)),
         jnp.zeros(1),
-        jnp.asarray(problem.truth.draws, float)[picks][None],
+        starts[None],
         run_key,
-        num_blocks=blocks,
-        block=block,
-        empty={"x": empty, "s": empty, "acceptance": 0.0},
+        plan,
+        empty={"draws": empty, "scores": empty, "acceptance": jnp.asarray(0.0)},
         fold=fold,
-        light=light,
-        on_block=on_block,
-    )
-    first = round(BURN_IN * blocks)
+    ).kept
+    first = round(BURN_IN * trial.blocks)
     draws, scores = (
-        found.kept[k][0, :, first:].reshape(replicates, -1, empty.shape[1]) for k in "xs"
+        found[name][0, :, first:].reshape(trial.replicates, -1, empty.shape[1])
+        for name in ("draws", "scores")
     )
     cost = problem.leapfrogs * np.ones(draws.shape[1])
-    acceptance = found.kept["acceptance"][0].mean(axis=1)
-    return _both(problem, draws, scores, cost, acceptance, points=blocks - first)
+    chains = _Run(draws, cost, found["acceptance"][0].mean(axis=1))
+    points = trial.blocks - first
+    return _running(problem, chains, points), _controlled(problem, chains, scores)
 
 
-def timed(problem: Problem, curves: dict[Any, Curve], replicates: int) -> dict[Any, Curve]:
+def timed(problem: Problem, curves: Curves, replicates: int) -> Curves:
     """The curves with processor times, from short runs of the plain and of the tilted sampler.
 
-    Both run as many chains in one program as `srmc.sample` does, whose own time is known.
+    Both run as many chains in one program as `srmc.sample`, which was timed by itself.
     """
+    trial = Trial(steps=4000, replicates=replicates, blocks=4, seed=0)
 
-    def rate(options):
-        lengths: dict[str, Any] = {"steps": 4000, "replicates": replicates, "blocks": 4, "seed": 0}
-        return measure(problem, lambda _: options, jnp.zeros(1), **lengths).seconds
+    def rate(options: RepelOptions) -> float:
+        return measure(problem, lambda _: options, jnp.zeros(1), trial).seconds
 
-    plain, tilt = rate({"alpha": 0.0}), rate(srmc.paper_settings(1.0))
-    out = {}
+    plain, tilt = rate(srmc.paper_settings(0.0)), rate(srmc.paper_settings(1.0))
+    out: Curves = {}
     for key, curve in curves.items():
-        of_chain = curve.steps * (tilt if isinstance(key, tuple) else plain)
-        out[key] = curve._replace(seconds=of_chain if curve.seconds is None else curve.seconds)
+        seconds = curve.steps * (tilt if isinstance(key, tuple) else plain)
+        out[key] = curve if curve.seconds is not None else curve._replace(seconds=seconds)
     return out
 
 
-def self_tuned(
-    problem: Problem, *, steps: int, replicates: int, seed: int, clock: bool, points: int = 40
-) -> dict[str, Curve]:
-    """`srmc.sample` with alpha="auto", own histories; and its base chain, a well-tuned sampler.
+def self_tuned(problem: Problem, trial: Trial, clock: bool, points: int = 40) -> Curves:
+    """`srmc.sample` with alpha="auto" and a history per chain, and its well-tuned base chains.
 
-    Its warm-up takes the place of burn-in. Chains are replicates, but for the step size, the
-    metric and the loop, which are found on 32 of them together.
+    Its warm-up takes the place of burn-in. The chains are replicates, except for the step size,
+    the metric and the loop, which are tuned on 32 of them together.
     """
-    iterations = round((1 - BURN_IN) * steps) // problem.leapfrogs
+    iterations = round((1 - BURN_IN) * trial.steps) // problem.leapfrogs
+    warmup = trial.steps // problem.leapfrogs - iterations
     options: dict[str, Any] = {
         "kernel": problem.kernel,
-        "num_chains": replicates,
-        "num_warmup": min(3000, max(500, steps // problem.leapfrogs - iterations)),
-        "seed": seed,
+        "num_chains": trial.replicates,
+        "num_warmup": min(3000, max(500, warmup)),
+        "seed": trial.seed,
         "shared_history": False,
         "base": True,
         "progress": False,
@@ -136,43 +156,48 @@ def self_tuned(
     if clock:
         took = time.process_time() - began
         began = time.process_time()
-        srmc.sample(problem.target, num_samples=100, **options)  # compiling and warm-up
+        srmc.sample(problem.target, num_samples=100, **options)  # compilation and warm-up
         took -= time.process_time() - began
-        seconds = took / (iterations - 100) / replicates * np.arange(1, iterations + 1)
-    base: Any = result.base
+        per_draw = took / (iterations - 100) / trial.replicates
+        seconds = per_draw * np.arange(1, iterations + 1)
+    assert result.base is not None
     acceptance = result.stats["acceptance_rate"].mean(axis=1)
     cost = np.mean(result.stats["gradients"] + result.stats["hvps"], axis=0)
-    base_cost = problem.leapfrogs * np.ones(iterations)
+    base = _Run(result.base["x"], problem.leapfrogs * np.ones(iterations), acceptance)
     score = jax.jit(lambda x: jax.lax.map(jax.vmap(jax.grad(problem.target.logdensity_fn)), x))
-    scores = np.asarray(score(jnp.asarray(base["x"])))
-    of_base = _both(problem, base["x"], scores, base_cost, acceptance, points)
-    draws = result.draws["x"]
+    scores = np.asarray(score(jnp.asarray(base.draws)))
+    repelled = _Run(result.draws["x"], cost, acceptance)
     return {
-        "self-tuned": _running(problem, draws, cost, seconds, acceptance, points),
-        "well-tuned": of_base[0],
-        "control variates": of_base[1],
+        "self-tuned": _running(problem, repelled, points, seconds),
+        "well-tuned": _running(problem, base, points),
+        "control variates": _controlled(problem, base, scores),
     }
 
 
-def _running(problem, draws, cost, seconds, acceptance, points):
-    """Errors of the mean of the first draws, at so many lengths."""
-    at = np.unique(np.linspace(0, draws.shape[1], points + 1).astype(int)[1:])
-    blocks = np.stack([x.sum(axis=1, dtype=float) for x in np.split(draws, at[:-1], axis=1)], 1)
-    means = np.cumsum(blocks, axis=1) / at[:, None]
+def _running(
+    problem: Problem, run: _Run, points: int, seconds: Float[np.ndarray, " draw"] | None = None
+) -> Curve:
+    """Errors of the mean of the first draws, at `points` lengths."""
+    at = np.unique(np.linspace(0, run.draws.shape[1], points + 1).astype(int)[1:])
+    pieces = np.split(run.draws, at[:-1], axis=1)
+    sums = np.stack([piece.sum(axis=1, dtype=float) for piece in pieces], 1)
+    means = np.cumsum(sums, axis=1) / at[:, None]
     return Curve(
         np.sum((means - problem.truth.mean) ** 2, axis=-1),
         problem.leapfrogs * at,
-        np.cumsum(cost)[at - 1],
+        np.cumsum(run.cost)[at - 1],
         None if seconds is None else seconds[at - 1],
-        acceptance,
+        run.acceptance,
     )
 
 
-def _both(problem, draws, scores, cost, acceptance, points):
-    """Plain averages, and control variates at a few lengths."""
-    whole = _running(problem, draws, cost, None, acceptance, points)
-    at = np.unique(np.geomspace(max(40, draws.shape[1] // 64), draws.shape[1], 7).astype(int))
-    estimates = [control_variates(draws[:, :n], scores[:, :n]) for n in at]
+def _controlled(
+    problem: Problem, run: _Run, scores: Float[np.ndarray, "replicate draw d"]
+) -> Curve:
+    """Errors of control variates on the first draws, at a few lengths."""
+    length = run.draws.shape[1]
+    at = np.unique(np.geomspace(max(40, length // 64), length, 7).astype(int))
+    estimates = [control_variates(run.draws[:, :n], scores[:, :n]) for n in at]
     errors = np.stack([np.sum((e - problem.truth.mean) ** 2, axis=-1) for e in estimates], 1)
-    steps = problem.leapfrogs * at
-    return whole, Curve(errors, steps, np.cumsum(cost)[at - 1], None, acceptance)
+    gradients = np.cumsum(run.cost)[at - 1]
+    return Curve(errors, problem.leapfrogs * at, gradients, None, run.acceptance)

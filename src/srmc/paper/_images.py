@@ -1,13 +1,15 @@
-"""Images of CIFAR-10 where they are found, and synthetic ones of the same spectrum where not."""
+"""Images of CIFAR-10, or synthetic images with the same spectrum if the data are not found."""
 
 import os
 from pathlib import Path
 
 import numpy as np
 
+from srmc._types import Float
+
 FILE = "cifar10-subset.npz"
-# Of CIFAR-10: the mean of each colour, the correlations of colours, and the power at each whole
-# distance from frequency 0, in cycles an image.
+# Statistics of CIFAR-10: the mean of each colour, the correlations between colours, and the power
+# at frequencies of 0, 1, 2, ... cycles per image.
 _MEAN = np.array([0.494, 0.483, 0.447])
 _COLOURS = np.array([[1.0, 0.913, 0.791], [0.913, 1.0, 0.909], [0.791, 0.909, 1.0]])
 _POWER = np.array(
@@ -18,30 +20,30 @@ _POWER = np.array(
 )
 
 
-def folders() -> list[Path]:
-    """Where data are looked for: $SRMC_DATA, then the cache folder."""
+def _folders() -> list[Path]:
+    """The folders that are searched for data: $SRMC_DATA, then the cache folder."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "srmc"
     given = os.environ.get("SRMC_DATA")
     return [Path(given), cache] if given else [cache]
 
 
-def images(per_class: int, seed: int = 0) -> tuple[np.ndarray, str]:
-    """So many images of each of ten classes, (image, 3072) in [0, 1], and where they are from."""
-    for folder in folders():
+def images(per_class: int, seed: int = 0) -> tuple[Float[np.ndarray, "image 3072"], str]:
+    """Return images of each of ten classes, with pixels in [0, 1], and say where they are from."""
+    for folder in _folders():
         if (folder / FILE).is_file():
             with np.load(folder / FILE) as file:
                 x, y = file["x_train"], file["y_train"]
             first = np.concatenate([np.flatnonzero(y == k)[:per_class] for k in range(10)])
             return x[first].reshape(len(first), -1) / 255.0, "CIFAR-10"
     note = (
-        f"synthetic images with the spectrum of CIFAR-10; for the real ones put {FILE}, with "
-        "x_train (n, 32, 32, 3) and y_train in it, into $SRMC_DATA or ~/.cache/srmc"
+        f"synthetic images with the spectrum of CIFAR-10; to use the real images, put {FILE}, with "
+        "arrays x_train (n, 32, 32, 3) and y_train, into $SRMC_DATA or ~/.cache/srmc"
     )
     return _synthetic(10 * per_class, seed), note
 
 
-def _synthetic(count: int, seed: int) -> np.ndarray:
-    """Gaussian fields with the power spectrum and the colours of CIFAR-10, cut to [0, 1]."""
+def _synthetic(count: int, seed: int) -> Float[np.ndarray, "image 3072"]:
+    """Gaussian fields with the power spectrum and the colours of CIFAR-10, clipped to [0, 1]."""
     rng = np.random.default_rng(seed)
     frequency = 32 * np.fft.fftfreq(32)
     radius = np.hypot(*np.meshgrid(frequency, frequency))

@@ -1,18 +1,55 @@
-"""What an experiment leaves: numbers, pictures, and rows of the ledger with computed verdicts."""
+"""What an experiment returns: numbers, pictures, and ledger rows with computed verdicts."""
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypedDict
 
 from matplotlib.figure import Figure
 
-Progress = Callable[..., None]
-NOT_IN_THE_PAPER = "not in the paper"  # what it says, in rows of our own
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+NOT_IN_THE_PAPER = "not in the paper"  # in place of the paper's value, in rows of our own
+
+
+class RowRecord(TypedDict):
+    """A row of the ledger as plain data; see `Row`."""
+
+    where: str
+    claim: str
+    paper: str
+    ours: dict[str, list[float | None]]
+    checks: dict[str, bool]
+    verdict: str
+    reason: str
+
+
+class LedgerRow(RowRecord):
+    """A row with its experiment and the command that repeats it."""
+
+    experiment: str
+    command: str
+
+
+class Record(TypedDict):
+    """The JSON file of one experiment."""
+
+    experiment: str
+    command: str
+    size: str
+    seed: int
+    seconds: int
+    version: str
+    settings: dict[str, Json]
+    figures: list[str]
+    rows: list[RowRecord]
+    numbers: dict[str, Json]
 
 
 class Estimate(NamedTuple):
-    """A number of a run, and its standard error."""
+    """An estimate and its standard error.
+
+    >>> print(Estimate(1035.2, 12.3), Estimate(0.01234, 0.0021), sep="; ")
+    1,035 ± 12; 0.0123 ± 0.002
+    """
 
     value: float
     error: float
@@ -28,16 +65,16 @@ class Estimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A claim of the paper beside what was found.
+    """A claim of the paper and what was found.
 
     where, claim, paper
-        The label in the paper, what it says, and the number that it gives.
+        The label in the paper, the claim, and the value that the paper gives.
     ours
-        Our numbers by name.
+        Our estimates by name.
     checks
-        The rule: statements about our numbers, and whether they hold.
+        Statements about our estimates, and whether each of them holds.
     reason
-        Why it is as it is, from what was measured.
+        An explanation of the result, from what was measured.
     """
 
     where: str
@@ -49,36 +86,40 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Reproduced if every check holds, not if none does, else partly."""
+        """The verdict: "reproduced" if every check holds, "not" if none does, else "partly"."""
         held = sum(self.checks.values())
         if held == len(self.checks):
             return "reproduced"
         return "partly" if held else "not"
 
-    def record(self) -> dict[str, Any]:
-        """The row as plain data."""
+    def record(self) -> RowRecord:
+        """Return the row as plain data."""
         return {
             "where": self.where,
             "claim": self.claim,
             "paper": self.paper,
-            "ours": {k: [plain(x) for x in v] for k, v in self.ours.items()},
-            "checks": {k: bool(v) for k, v in self.checks.items()},
+            "ours": {name: [_rounded(x) for x in e] for name, e in self.ours.items()},
+            "checks": {text: bool(held) for text, held in self.checks.items()},
             "verdict": self.verdict,
             "reason": self.reason,
         }
 
 
 class Outcome(NamedTuple):
-    """What an experiment returns; `settings` say what was run, in words and numbers."""
+    """What an experiment returns; `settings` describe what was run."""
 
-    settings: dict[str, Any]
-    numbers: dict[str, Any]
+    settings: dict[str, object]
+    numbers: dict[str, object]
     figures: dict[str, Figure]
     rows: list[Row]
 
 
-def plain(x: Any) -> Any:
-    """Numbers and arrays as JSON has them; what is not finite becomes null."""
+def plain(x: object) -> Json:
+    """Convert numbers, arrays and containers to JSON; numbers that are not finite become null.
+
+    >>> plain({"mse": (0.1234567, float("inf"))})
+    {'mse': [0.123457, None]}
+    """
     if isinstance(x, dict):
         return {str(k): plain(v) for k, v in x.items()}
     if hasattr(x, "tolist"):
@@ -86,5 +127,11 @@ def plain(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return [plain(v) for v in x]
     if isinstance(x, float):
-        return float(f"{x:.6g}") if math.isfinite(x) else None
-    return x
+        return _rounded(x)
+    if x is None or isinstance(x, bool | int | str):
+        return x
+    raise TypeError(f"x must be numbers, text or containers of them, got {x!r}")
+
+
+def _rounded(x: float) -> float | None:
+    return float(f"{x:.6g}") if math.isfinite(x) else None

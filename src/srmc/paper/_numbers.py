@@ -1,29 +1,45 @@
-"""Estimates with errors from replicates, and the running error of a mean."""
+"""Estimates with standard errors from replicates, and the running error of a mean."""
 
 import numpy as np
 
+from srmc._types import Bool, Float
 from srmc.paper._ledger import Estimate
 
 
-def mean(x: np.ndarray) -> Estimate:
-    """Over replicates."""
+def mean(x: Float[np.ndarray, " replicate"]) -> Estimate:
+    """The mean over replicates."""
     x = np.asarray(x, float)
     with np.errstate(over="ignore", invalid="ignore"):
         return Estimate(float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x))))
 
 
-def share(x: np.ndarray) -> Estimate:
-    """Of replicates for which `x` is true; the error of a share of 0 or 1 is not 0."""
+def mean_or_inf(x: Float[np.ndarray, " replicate"]) -> float:
+    """The mean over replicates, or infinity if it is not finite, for use in comparisons."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.nan_to_num(x.mean(), nan=np.inf, posinf=np.inf))
+
+
+def share(x: Bool[np.ndarray, " replicate"]) -> Estimate:
+    """The share of replicates for which `x` is true.
+
+    The standard error adds one success and one failure, so that it is not 0 for a share of 0 or 1.
+
+    >>> share([True, True])
+    Estimate(value=1.0, error=0.306...)
+    """
     x = np.asarray(x, bool)
     guess = (x.sum() + 1) / (x.size + 2)
     return Estimate(float(x.mean()), float(np.sqrt(guess * (1 - guess) / x.size)))
 
 
-def median(x: np.ndarray, seed: int = 0) -> Estimate:
-    """Over replicates, with the bootstrap's error; infinite if half of them are."""
+def median(x: Float[np.ndarray, " replicate"], seed: int = 0) -> Estimate:
+    """The median over replicates with its bootstrap error; infinite if half of them are.
+
+    Of an even number of replicates it is the upper of the two in the middle, since infinite ones
+    must not be averaged.
+    """
     x = np.sort(np.asarray(x, float))
     picks = np.random.default_rng(seed).integers(len(x), size=(400, len(x)))
-    # Of infinite numbers the middle ones must not be averaged.
     medians = np.sort(x[picks], axis=1)[:, len(x) // 2]
     value = x[len(x) // 2]
     if not np.isfinite(value) or not np.all(np.isfinite(medians)):
@@ -31,8 +47,10 @@ def median(x: np.ndarray, seed: int = 0) -> Estimate:
     return Estimate(float(value), float(medians.std()))
 
 
-def ratio(other: np.ndarray, base: np.ndarray) -> Estimate:
-    """Of the means over paired replicates, with the jackknife's error."""
+def ratio(
+    other: Float[np.ndarray, " replicate"], base: Float[np.ndarray, " replicate"]
+) -> Estimate:
+    """The ratio of two means over paired replicates, with its jackknife error."""
     other, base = np.asarray(other, float), np.asarray(base, float)
     n = len(base)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -41,19 +59,23 @@ def ratio(other: np.ndarray, base: np.ndarray) -> Estimate:
         return Estimate(float(other.mean() / base.mean()), float(error))
 
 
-def below(a: np.ndarray, b: np.ndarray, limit: float) -> bool:
+def below(
+    a: Float[np.ndarray, " replicate"], b: Float[np.ndarray, " replicate"], limit: float
+) -> bool:
     """Whether the mean of `a` is below that of `b` by two standard errors of the difference.
 
-    Replicates are paired. What is above `limit` or not finite counts as `limit`, so that of two
-    that diverged neither is better.
+    Replicates are paired. Values above `limit`, or not finite, count as `limit`, so that neither
+    of two diverged samplers is better.
     """
     a, b = (np.minimum(np.nan_to_num(x, nan=np.inf), limit) for x in (a, b))
     difference = mean(b - a)
     return difference.value > 2 * difference.error
 
 
-def running_errors(block_means: np.ndarray, truth: np.ndarray, burn_in: float) -> np.ndarray:
-    """Squared errors of the mean since burn-in, after each block: (..., block, d) -> (..., block).
+def running_errors(
+    block_means: Float[np.ndarray, "*batch block d"], truth: Float[np.ndarray, " d"], burn_in: float
+) -> Float[np.ndarray, "*batch block"]:
+    """The squared error of the mean since burn-in, after each block.
 
     `burn_in` is the share of blocks that are left out.
     """
@@ -61,4 +83,5 @@ def running_errors(block_means: np.ndarray, truth: np.ndarray, burn_in: float) -
     x = x[..., round(burn_in * x.shape[-2]) :, :]
     with np.errstate(over="ignore", invalid="ignore"):
         means = np.cumsum(x, axis=-2) / np.arange(1, x.shape[-2] + 1)[:, None]
-        return np.sum((means - truth) ** 2, axis=-1)
+        errors: Float[np.ndarray, "*batch block"] = np.sum((means - truth) ** 2, axis=-1)
+        return errors

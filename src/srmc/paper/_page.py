@@ -1,18 +1,19 @@
-"""The ledger as Markdown, and the report as one HTML page that needs nothing else."""
+"""The ledger as Markdown, and the report as one self-contained HTML page."""
 
 import base64
 import html as escaping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate
+from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate, Json, LedgerRow, Record
 
 INTRODUCTION = (
-    "Each row is a claim of the paper, our number with its standard error over replicates, and a "
-    "verdict. The verdict is computed: reproduced if every check of the row's rule holds, "
-    'not if none does, else partly. "By two errors" means two standard errors of the difference '
-    "over paired replicates; a run whose error is larger than that of a single exact draw has "
-    "diverged, and of two that diverged neither is better. Nothing was tuned to match."
+    "Each row states a claim of the paper, our estimate with its standard error over replicates, "
+    'and a verdict. Verdicts are computed from checks: a row is "reproduced" if all of its checks '
+    'hold, "not" if none holds, and "partly" otherwise. "By two standard errors" refers to the '
+    "standard error of the difference over paired replicates. A run has diverged if its error "
+    "exceeds that of a single exact draw from the target; of two diverged runs neither counts as "
+    "better. Nothing was tuned to match the paper."
 )
 _STYLE = """
 :root { color-scheme: light; }
@@ -46,31 +47,34 @@ nav { margin-bottom: 1rem; } nav a { margin-right: .6rem; white-space: nowrap; }
 """
 
 
-def _ours(row: dict[str, Any]) -> list[str]:
-    inf = float("inf")
-    number = lambda v: str(Estimate(*(inf if x is None else x for x in v)))
-    return [f"{name}: {number(value)}" for name, value in row["ours"].items()]
+def _ours(row: LedgerRow) -> list[str]:
+    lines = []
+    for name, pair in row["ours"].items():
+        value, error = (float("inf") if x is None else x for x in pair)
+        lines.append(f"{name}: {Estimate(value, error)}")
+    return lines
 
 
-def _rule(row: dict[str, Any]) -> list[str]:
+def _checks(row: LedgerRow) -> list[str]:
     return [f"{'✓' if held else '✗'} {text}" for text, held in row["checks"].items()]
 
 
-def count(rows: list[dict[str, Any]]) -> str:
-    """How many rows have each verdict, those of the paper and our own."""
+def count(rows: Sequence[LedgerRow]) -> str:
+    """How many of the paper's claims, and of our own, have each verdict."""
 
-    def verdicts(of):
-        each = {v: sum(r["verdict"] == v for r in of) for v in ("reproduced", "partly", "not")}
-        return ", ".join(f"{n} {v}" for v, n in each.items() if n) or "none"
+    def verdicts(rows: Sequence[LedgerRow]) -> str:
+        found = [row["verdict"] for row in rows]
+        each = {verdict: found.count(verdict) for verdict in ("reproduced", "partly", "not")}
+        return ", ".join(f"{n} {verdict}" for verdict, n in each.items() if n) or "none"
 
     own = [row for row in rows if row["paper"] == NOT_IN_THE_PAPER]
-    text = "Of the paper's claims: " + verdicts([row for row in rows if row not in own])
-    return text + (f". Of ours, about alpha=auto: {verdicts(own)}" if own else "")
+    text = "Claims of the paper: " + verdicts([row for row in rows if row not in own])
+    return text + (f". Our own claims about alpha=auto: {verdicts(own)}" if own else "")
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """The ledger as a page."""
-    head = ("experiment", "the paper", "says", "ours", "verdict", "rule", "why")
+def markdown(rows: Sequence[LedgerRow]) -> str:
+    """The ledger as a Markdown page."""
+    head = ("command", "claim", "the paper's value", "our estimates", "verdict", "checks", "reason")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         cells = (
@@ -79,16 +83,17 @@ def markdown(rows: list[dict[str, Any]]) -> str:
             row["paper"],
             "<br>".join(_ours(row)),
             f"**{row['verdict']}**",
-            "<br>".join(_rule(row)),
+            "<br>".join(_checks(row)),
             row["reason"],
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    title = "# The paper's experiments, repeated\n\nMade by `srmc reproduce all`; see index.html."
-    return f"{title}\n\n{INTRODUCTION}\n\n{count(rows)}.\n\n" + "\n".join(lines) + "\n"
+    title = "# The paper's experiments, repeated"
+    note = "Written by `srmc reproduce all`; index.html shows the pictures as well."
+    return f"{title}\n\n{note}\n\n{INTRODUCTION}\n\n{count(rows)}.\n\n" + "\n".join(lines) + "\n"
 
 
-def html(records: list[dict[str, Any]], rows: list[dict[str, Any]], folder: Path) -> str:
-    """The page, with pictures inside."""
+def html(records: Sequence[Record], rows: Sequence[LedgerRow], folder: Path) -> str:
+    """The report as one page, with the pictures of `folder` embedded."""
     links = " ".join(f'<a href="#{r["experiment"]}">{r["experiment"]}</a>' for r in records)
     parts = [
         "<!doctype html>",
@@ -97,7 +102,7 @@ def html(records: list[dict[str, Any]], rows: list[dict[str, Any]], folder: Path
         f"<title>Score-Repellent Monte Carlo, repeated</title><style>{_STYLE}</style></head><body>",
         "<h1>Score-Repellent Monte Carlo: the paper's experiments, repeated</h1>",
         f"<p>{INTRODUCTION}</p><p><b>{count(rows)}.</b></p>",
-        f"<p>All of it took {_time(sum(r['seconds'] for r in records))}.</p><nav>{links}</nav>",
+        f"<p>The whole run took {_time(sum(r['seconds'] for r in records))}.</p><nav>{links}</nav>",
         _table(rows),
         *(_section(record, folder) for record in records),
         "</body></html>",
@@ -105,19 +110,18 @@ def html(records: list[dict[str, Any]], rows: list[dict[str, Any]], folder: Path
     return "\n".join(parts) + "\n"
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    heads = ("The paper", "Says", "Ours", "Verdict", "Why")
+def _table(rows: Sequence[LedgerRow]) -> str:
+    heads = ("Claim", "The paper's value", "Our estimates", "Verdict and checks", "Reason")
     body = []
     for row in rows:
-        ours, rule = (_list(lines(row)) for lines in (_ours, _rule))
         cells = (
             f"{_text(row['claim'])}<div class=small>{_text(row['where'])} · "
             f'<a href="#{row["experiment"]}">{row["experiment"]}</a><br>'
             f"<code>{_text(row['command'])}</code></div>",
             _text(row["paper"]),
-            ours,
+            _list(_ours(row)),
             f'<span class="verdict {row["verdict"]}">{row["verdict"]}</span>'
-            f"<div class=small>{rule}</div>",
+            f"<div class=small>{_list(_checks(row))}</div>",
             _text(row["reason"]),
         )
         columns = zip(heads, cells, strict=True)
@@ -130,7 +134,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _section(record: dict[str, Any], folder: Path) -> str:
+def _section(record: Record, folder: Path) -> str:
     name = record["experiment"]
     parts = [
         f'<h2 id="{name}">{name}</h2>',
@@ -150,7 +154,7 @@ def _section(record: dict[str, Any], folder: Path) -> str:
     return "\n".join(parts)
 
 
-def _plainly(value: Any) -> str:
+def _plainly(value: Json) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{k}: {_plainly(v)}" for k, v in value.items())
     if isinstance(value, list):

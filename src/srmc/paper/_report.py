@@ -1,53 +1,52 @@
-"""Files of an experiment, and of all that a folder holds the ledger and the page."""
+"""Writes the files of an experiment, and the ledger and page of all experiments in a folder."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import srmc
 from srmc.paper import _page
-from srmc.paper._ledger import Outcome, plain
+from srmc.paper._ledger import LedgerRow, Outcome, Record, plain
 from srmc.paper._style import save
 
 
 def command(name: str, size: str, seed: int) -> str:
-    """What repeats an experiment."""
+    """The command that repeats an experiment."""
     return f"srmc reproduce {name} --{size}" + (f" --seed {seed}" if seed else "")
 
 
 def write(out: Path, name: str, outcome: Outcome, size: str, seed: int, seconds: float) -> None:
-    """`NAME.json` with all numbers, and a PNG and an SVG of each picture."""
+    """Write `NAME.json` with all numbers, and each picture as PNG and SVG."""
     out.mkdir(parents=True, exist_ok=True)
     for title, figure in outcome.figures.items():
         save(figure, out / f"{name}-{title}.png")
-    record = {
+    record: Record = {
         "experiment": name,
         "command": command(name, size, seed),
         "size": size,
         "seed": seed,
         "seconds": round(seconds),
         "version": srmc.__version__,
-        "settings": plain(outcome.settings),
+        "settings": {name: plain(x) for name, x in outcome.settings.items()},
         "figures": list(outcome.figures),
         "rows": [row.record() for row in outcome.rows],
-        "numbers": plain(outcome.numbers),
+        "numbers": {name: plain(x) for name, x in outcome.numbers.items()},
     }
     (out / f"{name}.json").write_text(json.dumps(record, separators=(",", ":")) + "\n")
 
 
-def ledger(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of all experiments, each with the command that repeats it; no times."""
+def ledger(records: list[Record]) -> list[LedgerRow]:
+    """The rows of all experiments, each with the command that repeats it; times are left out."""
     return [
-        {"experiment": record["experiment"], "command": record["command"]} | row
+        {"experiment": record["experiment"], "command": record["command"], **row}
         for record in records
         for row in record["rows"]
     ]
 
 
-def build(out: Path, names: list[str]) -> list[dict[str, Any]]:
+def build(out: Path, names: list[str]) -> list[LedgerRow]:
     """Write `ledger.json`, `ledger.md` and `index.html` from the experiments in a folder."""
     found = [out / f"{name}.json" for name in names]
-    records = [json.loads(path.read_text()) for path in found if path.is_file()]
+    records: list[Record] = [json.loads(path.read_text()) for path in found if path.is_file()]
     rows = ledger(records)
     (out / "ledger.json").write_text(json.dumps(rows, indent=1) + "\n")
     (out / "ledger.md").write_text(_page.markdown(rows))

@@ -1,21 +1,31 @@
 """How the pictures look."""
 
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from srmc._types import Float
 
 ALPHA_COLOURS = ("0.25", "#3b75af", "#4c9f70", "#d1602c", "#a23b72", "#6b4fa0")
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, laid out so that nothing overlaps."""
+    """An empty figure whose layout prevents overlaps."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def band(axis: Any, x: np.ndarray, errors: np.ndarray, colour: str, **line: Any) -> None:
-    """The mean of (replicate, x) on a logarithmic axis, with its 95% band."""
+def band(
+    axis: Axes,
+    x: Float[np.ndarray, " point"],
+    errors: Float[np.ndarray, "replicate point"],
+    colour: str,
+    **line: Any,
+) -> None:
+    """Draw the mean over replicates on a logarithmic axis, with its 95% interval."""
     errors = np.asarray(errors, float)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = errors.mean(axis=0)
@@ -28,14 +38,13 @@ def band(axis: Any, x: np.ndarray, errors: np.ndarray, colour: str, **line: Any)
     axis.fill_between(x[good], low[good], (mean + half)[good], color=colour, alpha=0.15, lw=0)
 
 
-def save(figure: Figure, path: Any) -> None:
-    """As PNG, in few colours so that it is small, and as SVG, which is the same each time."""
+def save(figure: Figure, path: Path) -> None:
+    """Write a small PNG of 128 colours, and an SVG that is the same in every run."""
     from PIL import Image
 
     figure.savefig(path.with_suffix(".png"), dpi=110)
     with Image.open(path.with_suffix(".png")) as image:
         small = image.convert("RGB").quantize(128)
     small.save(path.with_suffix(".png"), optimize=True)
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": path.stem}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
         figure.savefig(path.with_suffix(".svg"), dpi=80, metadata={"Date": None})

@@ -1,132 +1,135 @@
 """Sensitivity to the finite-difference scale epsilon (fig:app_epsilon_sensitivity)."""
 
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.figure import Figure
 
 import srmc
+from srmc._types import Float
 from srmc.paper import _numbers
-from srmc.paper._ledger import Outcome, Progress, Row
-from srmc.paper._problems import BURN_IN, measure, problem
+from srmc.paper._chains import Number, Trial
+from srmc.paper._ledger import Estimate, Outcome, Row
+from srmc.paper._problems import BURN_IN, Problem, RepelOptions, measure, problem
+from srmc.paper._progress import OnBlock, Progress, counter, later, silent
 from srmc.paper._style import new_figure
 
 EPSILONS = (1e-5, 1e-3, 0.1, 1.0)
 NAMES = ("1e-5", "1e-3", "0.1", "1", "alpha")
 BITS = ("single", "double")
+JOBS = (("mala", "single"), ("mala", "double"), ("hmc", "single"))
+
+_Errors: TypeAlias = Float[np.ndarray, "epsilon replicate"]
+_Job: TypeAlias = tuple[str, str]  # a sampler, and a precision
 
 
-def epsilon(
-    size: str = "full", seed: int = 0, on_progress: Progress = lambda *args: None
-) -> Outcome:
-    """Errors on the logistic posterior with alpha = 1, for each epsilon, in both precisions."""
-    steps, blocks = (100_000, 50) if size == "full" else (1_000, 10)
-    replicates = {"single": 100, "double": 20} if size == "full" else {"single": 8, "double": 8}
-    jobs = [("mala", "single"), ("mala", "double"), ("hmc", "single")]
-    last: dict[tuple[str, str], np.ndarray] = {}
-    for done, (kernel, bits) in enumerate(jobs):
+def epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """Measure errors on the logistic posterior with alpha = 1, for each epsilon and precision."""
+    full = size == "full"
+    trial = Trial(100_000, 100, 50, seed) if full else Trial(1_000, 8, 10, seed, True)
+    replicates = {"single": trial.replicates, "double": 20 if full else 8}
+    total = 2 * len(JOBS) * trial.blocks
+    last: dict[_Job, _Errors] = {}
+    for n, (kernel, bits) in enumerate(JOBS):
+        done, remark = 2 * n * trial.blocks, f"{kernel}, {bits} precision"
+        tell = counter(on_progress, "epsilon", total, done=done, remark=remark)
         with jax.enable_x64(bits == "double"):
-            last[kernel, bits] = _errors(
-                problem("logistic", kernel, size),
-                lambda n, done=done, remark=f"{kernel}, {bits} precision": on_progress(
-                    "epsilon", 2 * done * blocks + n, 2 * len(jobs) * blocks, remark
-                ),
-                steps=steps,
-                replicates=replicates[bits],
-                blocks=blocks,
-                seed=seed,
-                light=size == "quick",
-            )
-    numbers = {
+            each = problem(("logistic", kernel), size)
+            mine = trial._replace(replicates=replicates[bits])
+            last[kernel, bits] = _errors(each, mine, tell)
+    numbers: dict[str, object] = {
         f"{kernel}, {bits}": {
             name: _numbers.mean(errors) for name, errors in zip(NAMES, each, strict=True)
         }
         for (kernel, bits), each in last.items()
     }
-    settings = {
+    settings: dict[str, object] = {
         "target": "logistic posterior, N = 100, d = 10",
-        "step size": "MALA 0.005; HMC 0.03 with 10 leapfrog steps",
-        "epsilon": "one-sided differences with 1e-5, 1e-3, 0.1, 1; alpha: the shifted score",
+        "step size": "0.005 for MALA; 0.03 with 10 leapfrog steps for HMC",
+        "epsilon": "one-sided differences with 1e-5, 1e-3, 0.1 and 1; alpha means the shifted "
+        "score",
         "alpha": 1.0,
         "gain": "(n + 1)^-0.6",
-        "steps": f"{steps:,}, an HMC iteration counted as 10",
+        "steps": f"{trial.steps:,} per chain, where an HMC transition counts as 10",
         "burn-in": BURN_IN,
         "replicates": replicates,
     }
-    limit = problem("logistic", "mala", size).truth.variance
-    rows = [_mala_row(last, steps, limit), _hmc_row(last, steps, limit)]
+    limit = problem(("logistic", "mala"), size).truth.variance
+    rows = [_mala_row(last, trial.steps, limit), _hmc_row(last, trial.steps, limit)]
     return Outcome(settings, numbers, {"errors": _picture(last)}, rows)
 
 
-def _errors(problem, on_block, **options: Any) -> np.ndarray:
-    """Errors at the end, (epsilon, replicate), the shifted score last."""
-    blocks = options["blocks"]
-    difference = lambda eps: (
-        srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("finite-difference", eps=eps)}
-    )
-    shifted = lambda _: srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("shifted")}
-    first = measure(problem, difference, jnp.array(EPSILONS), on_block=on_block, **options)
-    second = measure(
-        problem, shifted, jnp.zeros(1), on_block=lambda n: on_block(blocks + n), **options
-    )
+def _errors(problem: Problem, trial: Trial, on_block: OnBlock) -> _Errors:
+    """Errors at the end of the run for each epsilon; the shifted score comes last."""
+
+    def difference(eps: Number) -> RepelOptions:
+        return srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("finite-difference", eps=eps)}
+
+    def shifted(_: Number) -> RepelOptions:
+        return srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("shifted")}
+
+    first = measure(problem, difference, jnp.array(EPSILONS), trial, on_block)
+    second = measure(problem, shifted, jnp.zeros(1), trial, later(on_block, trial.blocks))
     return np.concatenate([first.last, second.last])
 
 
-def _ours(last, kernel, steps):
+def _ours(last: dict[_Job, _Errors], kernel: str, steps: int) -> dict[str, Estimate]:
     return {
-        f"MSE at {steps:,}, epsilon = {name}, {bits} precision": _numbers.mean(errors)
+        f"MSE after {steps:,} steps, epsilon = {name}, {bits} precision": _numbers.mean(errors)
         for bits in BITS
         if (kernel, bits) in last
         for name, errors in zip(NAMES, last[kernel, bits], strict=True)
     }
 
 
-def _lost(errors, limit):
-    """How many runs are worse than a single exact draw, for each epsilon."""
+def _lost(errors: _Errors, limit: float) -> str:
+    """The share of runs with a larger error than a single exact draw, for each epsilon."""
     shares = (f"{np.mean(~(e <= limit)):.0%} at {n}" for n, e in zip(NAMES, errors, strict=True))
-    return "Runs that diverged, single precision: " + ", ".join(shares) + "."
+    return "Share of diverged runs in single precision: " + ", ".join(shares) + "."
 
 
-def _mala_row(last, steps, limit):
+def _mala_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
+    errors = last["mala", "single"]
     single, double = (last["mala", bits].mean(axis=1) for bits in BITS)
     worst, in_double = single[0] / single[2], double[0] / double[2]
     return Row(
         "fig:app_epsilon_sensitivity",
-        "MALA, alpha = 1: very small epsilon is harmful, 0.1, 1 and alpha do equally well",
+        "MALA, alpha = 1: very small epsilon is harmful; 0.1, 1 and alpha do equally well",
         "2.46e-6 at 0.1, 1.15e-3 at 1e-5, 100k steps",
         _ours(last, "mala", steps),
         {
-            "single precision: 1e-5 is above 0.1, by two errors": _numbers.below(
-                last["mala", "single"][2], last["mala", "single"][0], limit
+            "single precision: 1e-5 is above 0.1, by two standard errors": _numbers.below(
+                errors[2], errors[0], limit
             ),
-            "single precision: 1e-5 is above alpha, by two errors": _numbers.below(
-                last["mala", "single"][4], last["mala", "single"][0], limit
+            "single precision: 1e-5 is above alpha, by two standard errors": _numbers.below(
+                errors[4], errors[0], limit
             ),
-            "single precision: 1e-5 is at least 10 times 0.1": bool(worst >= 10),
-            "0.1, 1 and alpha are within a factor of 2": bool(
+            "single precision: the MSE at 1e-5 is at least 10 times that at 0.1": bool(worst >= 10),
+            "single precision: 0.1, 1 and alpha are within a factor of 2": bool(
                 single[2:].max() < 2 * single[2:].min()
             ),
-            "the error at 0.1 is within a factor of 3 of the paper's": bool(
+            "single precision: the MSE at 0.1 is within a factor of 3 of the paper's": bool(
                 1 / 3 < single[2] / 2.46e-6 < 3
             ),
         },
-        f"In single precision 1e-5 costs a factor of {worst:.3g}, in double precision "
-        f"{in_double:.3g}: "
+        f"From 0.1 to 1e-5 the MSE grows by a factor of {worst:.3g} in single precision and of "
+        f"{in_double:.3g} in double precision: "
         + (
-            "rounding of the difference is not what harms. "
+            "the rounding of the difference is not the cause. "
             if in_double > worst / 3
-            else "what harms is the rounding of the difference. "
+            else "the rounding of the difference is the cause. "
         )
-        + _lost(last["mala", "single"], limit),
+        + _lost(errors, limit),
     )
 
 
-def _hmc_row(last, steps, limit):
+def _hmc_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
     single = last["hmc", "single"].mean(axis=1)
     return Row(
         "fig:app_epsilon_sensitivity",
-        "HMC, alpha = 1: much less sensitive, all five epsilons stay around 1e-5",
+        "HMC, alpha = 1: much less sensitive; all five epsilons stay around 1e-5",
         "about 1e-5, 100k steps",
         _ours(last, "hmc", steps),
         {
@@ -137,12 +140,12 @@ def _hmc_row(last, steps, limit):
                 single.min() > 1e-6 and single.max() < 1e-4
             ),
         },
-        f"The largest is {single.max() / single.min():.3g} times the smallest. "
+        f"The largest MSE is {single.max() / single.min():.3g} times the smallest. "
         + _lost(last["hmc", "single"], limit),
     )
 
 
-def _picture(last):
+def _picture(last: dict[_Job, _Errors]) -> Figure:
     figure = new_figure(9, 3.8)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, kernel in zip(axes, ("mala", "hmc"), strict=True):
@@ -161,6 +164,6 @@ def _picture(last):
         axis.set(yscale="log", xlabel="ε", title=f"logistic, {kernel.upper()}, α = 1")
     printed = {"label": "the paper, MALA", "marker": "x", "color": "k", "ls": "none"}
     axes[0].plot([0, 2], [1.15e-3, 2.46e-6], **printed)
-    axes[0].set_ylabel("squared error of the mean, 95%")
+    axes[0].set_ylabel("squared error, 95% interval")
     axes[0].legend(fontsize=9)
     return figure

@@ -1,112 +1,133 @@
 """Sensitivity to the exponent rho of the gain (fig:app_rho_sensitivity)."""
 
+from typing import TypeAlias
+
 import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
 
 import srmc
+from srmc._types import Float
 from srmc.paper import _numbers
-from srmc.paper._ledger import Outcome, Progress, Row
-from srmc.paper._problems import BURN_IN, diverged, measure, problem
+from srmc.paper._chains import Number, Trial
+from srmc.paper._ledger import Estimate, Outcome, Row
+from srmc.paper._problems import BURN_IN, Errors, RepelOptions, diverged, measure, problem
+from srmc.paper._progress import Progress, counter, silent
 from srmc.paper._style import ALPHA_COLOURS, band, new_figure
 
 RHOS = (0.6, 0.8, 1.0)
-ALPHAS = (0.1, 1.0)  # the paper does not say which it used
+ALPHAS = (0.1, 1.0)  # the paper does not state its alpha
+PAIRS = [(a, r) for a in ALPHAS for r in RHOS]
+
+_Pair: TypeAlias = tuple[float, float]  # alpha and rho
 
 
-def rho(size: str = "full", seed: int = 0, on_progress: Progress = lambda *args: None) -> Outcome:
-    """Errors on the correlated Gaussian for rho 0.6, 0.8 and 1, MALA and HMC as printed."""
-    steps, replicates, blocks = (500_000, 100, 100) if size == "full" else (2_000, 8, 20)
-    pairs = [(a, r) for a in ALPHAS for r in RHOS]
+def rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """Measure errors on the correlated Gaussian for several rho, with MALA and HMC."""
+    full = size == "full"
+    trial = Trial(500_000, 100, 100, seed) if full else Trial(2_000, 8, 20, seed, True)
+    alphas, rhos = (jnp.array(x) for x in zip(*PAIRS, strict=True))
     found = {}
-    for done, kernel in enumerate(("mala", "hmc")):
-        tell = lambda n, done=done, kernel=kernel: on_progress(
-            "rho", done * blocks + n, 2 * blocks, kernel
-        )
-        found[kernel] = measure(
-            problem("gaussian", kernel, size),
-            lambda setting: srmc.paper_settings(setting[0], rho=setting[1]),
-            tuple(jnp.array(x) for x in zip(*pairs, strict=True)),
-            steps=steps,
-            replicates=replicates,
-            blocks=blocks,
-            seed=seed,
-            light=size == "quick",
-            on_block=tell,
-        )
-    numbers = {
+    for n, kernel in enumerate(("mala", "hmc")):
+        done, total = n * trial.blocks, 2 * trial.blocks
+        tell = counter(on_progress, "rho", total, done=done, remark=kernel)
+        each = problem(("gaussian", kernel), size)
+        found[kernel] = measure(each, _options, (alphas, rhos), trial, tell)
+    lost = {kernel: _lost(kernel, size, errors) for kernel, errors in found.items()}
+    numbers: dict[str, object] = {
         kernel: [
             {
                 "alpha": a,
                 "rho": r,
-                "mse": _numbers.mean(f.last[k]),
-                "diverged": _numbers.share(diverged(f.last[k], problem("gaussian", kernel, size))),
+                "mse": _numbers.mean(last),
+                "diverged": lost[kernel][a, r],
             }
-            for k, (a, r) in enumerate(pairs)
+            for (a, r), last in zip(PAIRS, errors.last, strict=True)
         ]
-        for kernel, f in found.items()
+        for kernel, errors in found.items()
     }
-    settings = {
+    settings: dict[str, object] = {
         "target": "Gaussian, d = 10, correlations 0.9^|i-j|",
-        "step size": "MALA 0.01; HMC 0.2 with 10 leapfrog steps",
+        "step size": "0.01 for MALA; 0.2 with 10 leapfrog steps for HMC",
         "rho": RHOS,
         "alpha": ALPHAS,
-        "steps": f"{steps:,}, an HMC iteration counted as 10",
+        "steps": f"{trial.steps:,} per chain, where an HMC transition counts as 10",
         "burn-in": BURN_IN,
-        "replicates": replicates,
+        "replicates": trial.replicates,
     }
-    rows = [_row(kernel, found[kernel], pairs, size, steps) for kernel in found]
-    return Outcome(settings, numbers, {"errors": _picture(found, pairs)}, rows)
+    limit = problem(("gaussian", "mala"), size).truth.variance
+    rows = [
+        _row(kernel, dict(zip(PAIRS, errors.last, strict=True)), lost[kernel], trial.steps, limit)
+        for kernel, errors in found.items()
+    ]
+    return Outcome(settings, numbers, {"errors": _picture(found)}, rows)
 
 
-def _row(kernel, found, pairs, size, steps):
-    used = dict(zip(pairs, found.last, strict=True))
-    limit = problem("gaussian", kernel, size).truth.variance
-    lost = {
-        pair: _numbers.share(diverged(x, problem("gaussian", kernel, size)))
-        for pair, x in used.items()
+def _options(setting: tuple[Number, Number]) -> RepelOptions:
+    alpha, rho = setting
+    return srmc.paper_settings(alpha, rho)
+
+
+def _lost(kernel: str, size: str, errors: Errors) -> dict[_Pair, Estimate]:
+    """The share of runs that diverged, for each alpha and rho."""
+    each = problem(("gaussian", kernel), size)
+    return {
+        pair: _numbers.share(diverged(last, each))
+        for pair, last in zip(PAIRS, errors.last, strict=True)
     }
-    checks = {}
-    for a in ALPHAS:
-        checks[f"alpha = {a:g}: rho 0.6 is below rho 1, by two errors"] = _numbers.below(
-            used[a, 0.6], used[a, 1.0], limit
+
+
+def _row(
+    kernel: str,
+    last: dict[_Pair, Float[np.ndarray, " replicate"]],
+    lost: dict[_Pair, Estimate],
+    steps: int,
+    limit: float,
+) -> Row:
+    checks = {
+        f"alpha = {a:g}: rho = {r:g} is below rho = 1, by two standard errors": _numbers.below(
+            last[a, r], last[a, 1.0], limit
         )
-        checks[f"alpha = {a:g}: rho 0.8 is below rho 1, by two errors"] = _numbers.below(
-            used[a, 0.8], used[a, 1.0], limit
-        )
+        for a in ALPHAS
+        for r in RHOS[:-1]
+    }
     worst = max(lost, key=lambda pair: lost[pair].value)
     reason = (
         f"With alpha = {worst[0]:g} and rho = {worst[1]:g}, {lost[worst].value:.0%} of the runs "
-        "diverge: the loop of a large gain and an antithetic kernel has no damping."
+        "diverge: a large gain and an antithetic kernel form a feedback loop without damping."
         if lost[worst].value > 0
-        else "No run diverges. A gain that falls slowly follows the chain; one that falls as 1/n "
-        "keeps the error of its beginning."
+        else "No run diverges. A gain that decreases slowly follows the chain; a gain that "
+        "decreases as 1/n keeps the error of its beginning."
     )
     return Row(
         "fig:app_rho_sensitivity",
-        f"{kernel.upper()} on the Gaussian: rho = 0.6 and 0.8 are best, rho = 1 is weakest at "
+        f"{kernel.upper()} on the Gaussian: rho = 0.6 and 0.8 are best, and rho = 1 is weakest at "
         "every tested horizon",
         "0.6 and 0.8 below 1, up to 500k steps",
         {
-            f"MSE at {steps:,}, alpha = {a:g}, rho = {r:g}": _numbers.mean(x)
-            for (a, r), x in used.items()
+            f"MSE after {steps:,} steps, alpha = {a:g}, rho = {r:g}": _numbers.mean(errors)
+            for (a, r), errors in last.items()
         },
         checks,
         reason,
     )
 
 
-def _picture(found, pairs):
+def _picture(found: dict[str, Errors]) -> Figure:
     figure = new_figure(10.5, 4.2)
     axes = figure.subplots(1, 2)
-    for axis, (kernel, f) in zip(axes, found.items(), strict=True):
-        for k, (a, r) in enumerate(pairs):
-            if f.last[k].min() > 10:  # worse than a single exact draw, all of them
+    for axis, (kernel, errors) in zip(axes, found.items(), strict=True):
+        lost = []
+        for k, (a, r) in enumerate(PAIRS):
+            label = f"α = {a:g}, ρ = {r:g}"
+            if errors.last[k].min() > 10:  # every run is worse than a single exact draw
+                lost.append(label)
                 continue
             style = "-" if a == ALPHAS[-1] else "--"
             colour = ALPHA_COLOURS[1 + RHOS.index(r)]
-            band(axis, f.steps, f.errors[k], colour, ls=style, label=f"α = {a:g}, ρ = {r:g}")
+            band(axis, errors.steps, errors.errors[k], colour, ls=style, label=label)
         axis.set(xscale="log", yscale="log", title=f"Gaussian, {kernel.upper()}")
-        axis.set(xlabel="steps since burn-in", ylabel="squared error of the mean, 95%")
-        lost = [f"α = {a:g}, ρ = {r:g}" for k, (a, r) in enumerate(pairs) if f.last[k].min() > 10]
+        axis.set(xlabel="steps since burn-in", ylabel="squared error, 95% interval")
         if lost:
             text = "every run diverges with\n" + "\n".join(lost)
             axis.text(0.03, 0.03, text, transform=axis.transAxes, fontsize=9)

@@ -72,11 +72,11 @@ def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> No
 def _series(result: Result, base: bool) -> dict[str, np.ndarray]:
     """The first coordinates, (chain, draw) each; in a run of moments, the means of batches."""
     found: dict[str, np.ndarray] = {}
-    if result.moments is not None:
-        for name, m in result.moments.items():
-            if name.startswith("base/") == base:
-                block = m["batch_means"].reshape(1, len(m["batch_means"]), -1)
-                found |= {f"{name}[{k}]": block[..., k] for k in range(min(MOST, block.shape[2]))}
+    if result.kept.draws is None:
+        moments = result.kept.base_moments if base else result.moments
+        for name, m in (moments or {}).items():
+            block = m["batch_means"].reshape(1, len(m["batch_means"]), -1)
+            found |= {f"{name}[{k}]": block[..., k] for k in range(min(MOST, block.shape[2]))}
         return found
     draws = (result.base or {}) if base else result.draws
     for name, array in draws.items():

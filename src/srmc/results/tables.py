@@ -7,7 +7,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc.models.model import name_leaves
+from srmc.models.problem import name_leaves
 from srmc.results.result import Result, labels
 from srmc.targets import Moments
 
@@ -20,7 +20,7 @@ def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> T
     if _has_base(result):
         sides = {"base": result.summary(base=True), **sides}
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
-    out = Table(box=SIMPLE_HEAD, title="Means, with their errors", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Means, with their standard errors", **_LEFT)
     out.add_column("")
     if true_mean:
         out.add_column("truth", justify="right")
@@ -47,7 +47,7 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
     draws = about["num_draws"]
     impossible = len(stats["alpha"]) * draws - result.total("is_finite")
     found = {
-        "draws a chain": draws,
+        "draws per chain": draws,
         "chains": len(stats["alpha"]),
         "acceptance": float(np.mean(stats["acceptance_rate"])),
         "divergences": result.total("diverging"),
@@ -68,7 +68,7 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
 
 
 def facts_table(found: dict[str, Any]) -> Table:
-    """The same as a table."""
+    """The facts about a run, as a table."""
     out = Table(box=SIMPLE_HEAD, title="The run", show_header=False, **_LEFT)
     out.add_column("")
     out.add_column("", justify="right")
@@ -89,9 +89,7 @@ def _repels(result: Result) -> bool:
 
 
 def _has_base(result: Result) -> bool:
-    if result.moments is not None:
-        return any(name.startswith("base/") for name in result.moments)
-    return result.base is not None
+    return result.base is not None or result.kept.base_moments is not None
 
 
 def _by_coordinate(tree: Any) -> dict[str, float]:

@@ -9,7 +9,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-PyTree = Any
+from srmc._types import PyTree
+
 DEVICES = "devices"  # the name of the mesh axis over which chains are spread
 NUM_BLOCKS = 8
 
@@ -26,16 +27,16 @@ class Layout(NamedTuple):
     chains: list[np.ndarray]  # those that this process holds of each of its blocks
     places: list[Sharding]
 
-    def spread(self, tree: PyTree) -> list[PyTree]:
+    def spread(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
         """Host arrays of all chains, put on the devices, block by block."""
         host = jax.tree.map(np.asarray, tree)
         cut = lambda mine: jax.tree.map(lambda x: x[mine], host)
         return self.spread_mine([cut(mine) for mine in self.chains])
 
-    def spread_mine(self, blocks: list[PyTree]) -> list[PyTree]:
+    def spread_mine(self, blocks: list[PyTree[Any]]) -> list[PyTree[Any]]:
         """Host arrays of this process's chains, put on the devices, block by block."""
 
-        def put(x, place):
+        def put(x: np.ndarray, place: Sharding) -> Any:
             if isinstance(place, SingleDeviceSharding):
                 return jax.device_put(x, place)
             shape = (self.num_chains, *x.shape[1:])
@@ -44,19 +45,19 @@ class Layout(NamedTuple):
         pairs = zip(blocks, self.places, strict=True)
         return [jax.tree.map(lambda x, p=place: put(x, p), block) for block, place in pairs]
 
-    def collect(self, blocks: list[PyTree], axis: int = 0) -> PyTree:
+    def collect(self, blocks: list[PyTree[Any]], axis: int = 0) -> PyTree[Any]:
         """This process's chains on the host; `axis` is theirs."""
         parts = [jax.tree.map(_fetch, block) for block in blocks]
         return jax.tree.map(lambda *x: np.concatenate(x, axis=axis), *parts)
 
-    def cut(self, tree: PyTree) -> list[PyTree]:
+    def cut(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
         """What `collect` put together, block by block."""
         ends = np.cumsum([len(mine) for mine in self.chains])[:-1]
         split = [np.split(x, ends) for x in jax.tree.leaves(tree)]
         structure = jax.tree.structure(tree)
         return [jax.tree.unflatten(structure, leaves) for leaves in zip(*split, strict=True)]
 
-    def of_all_processes(self, tree: PyTree) -> PyTree:
+    def of_all_processes(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Arrays of all chains from those of this process; chains are the first axis."""
         if jax.process_count() == 1:
             return tree
@@ -64,7 +65,9 @@ class Layout(NamedTuple):
         order = np.argsort(gather(np.concatenate(self.chains)))
         return jax.tree.map(lambda x: gather(x)[order], tree)
 
-    def program(self, function: Callable, in_axes: Any, out_axes: Any) -> Callable:
+    def program(
+        self, function: Callable[..., Any], in_axes: Any, out_axes: Any
+    ) -> Callable[..., Any]:
         """The function, compiled, on a block; where it has several devices, on each with its part.
 
         An axis is where the chains are in an argument or a result; None for what all share.

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -11,127 +12,152 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._progress import Show
-from srmc.run import loop as _run
-from srmc.run import moments as _moments
-from srmc.run.plan import Plan
-from srmc.store.checkpoint import Checkpoint
-
-PyTree = Any
+from srmc._types import Array
+from srmc.run.loop import Carry, Chunk, Recorded, Statistics, Task, chunks
+from srmc.run.moments import Accumulator, Named, begin, finish, moments
+from srmc.store.checkpoint import Arrays, Checkpoint
 
 
 class Kept(NamedTuple):
-    """What came of the run: values and statistics (chain, draw, ...), or moments."""
+    """What came of a run.
 
-    values: dict[str, Any] | None
-    stats: dict[str, Any]
-    moments: dict[str, dict[str, np.ndarray]] | None
-    covariance: np.ndarray | None
-    done: int
-    batches: list[int] | None = None  # draws a chain of each batch of the statistics of moments
+    draws, base
+        Arrays (chain, draw, ...) by name: the draws, and those of the base chain if asked for.
+    stats
+        Statistics (chain, draw), or of a run that kept moments (chain, batch).
+    moments, base_moments, covariance
+        In place of draws.
+    batch_sizes
+        The number of draws per chain in each batch of moments.
+    """
+
+    stats: dict[str, np.ndarray]
+    draws: dict[str, Any] | None = None
+    base: dict[str, Any] | None = None
+    moments: Named | None = None
+    base_moments: Named | None = None
+    covariance: np.ndarray | None = None
+    batch_sizes: list[int] | None = None
 
 
-def keep_draws(
-    task: _run.Task,
-    states: list[Any],
-    plan: Plan,
-    store: Checkpoint | None,
-    seconds: float,
-    show: Show,
-) -> Kept:
-    """Draws in memory, or with a checkpoint on disk, committed every so many seconds."""
-    num_draws = plan.num_draws
-    parts: list[dict[str, np.ndarray]] = []
+class Recording(NamedTuple):
+    """A run under way: the task, how long it is, where it is stored, and who is told.
+
+    seconds
+        The time between two commits, or two updates of the progress bar.
+    """
+
+    task: Task
+    num_draws: int
+    store: Checkpoint | None
+    seconds: float
+    show: Show
+
+
+def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
+    """Draws in memory, or with a checkpoint on disk; and how many there are per chain."""
+    task, store = run.task, run.store
+    parts: list[dict[str, Arrays]] = []
     first, disk, grain = 0, None, 1
     if store is not None:
-        grain = max(1, num_draws // 100)
-        disk = store.draws(num_draws, grain)
+        grain = max(1, run.num_draws // 100)
+        disk = store.draws(run.num_draws, grain)
         first, states, _ = _restored(task, states, store) or (0, states, {})
-    chunks = _run.draws(
-        task, states, num_draws, first=first, seconds=seconds if disk else 0.5, grain=grain
-    )
     done = first
     with _stops() as stopping:
-        for chunk in chunks:
-            values = chunk.values | {f"stats/{k}": x for k, x in chunk.stats.items()}
+        for chunk in chunks(
+            task, states, run.num_draws, first=first, seconds=run.seconds, grain=grain
+        ):
+            groups = _groups(chunk)
             if store is None or disk is None:
-                parts.append(values)
+                parts.append(groups)
             else:
                 with _disk_errors(store, done):
-                    disk.write(done, values)
+                    disk.write(done, groups)
                     store.save(chunk.done, task.layout.collect(_raw(chunk.carry)), {})
             done = chunk.done
-            _tell(show, done, num_draws, chunk.stats)
+            _tell(run.show, done, run.num_draws, chunk.stats)
             if stopping():
                 break
     if disk is not None:
-        values = disk.read(done)
+        found = disk.read(done)
     else:
-        names = parts[0]
-        values = {k: np.swapaxes(np.concatenate([p[k] for p in parts]), 0, 1) for k in names}
-    values = task.layout.of_all_processes(values)
-    stats = {k[6:]: x for k, x in values.items() if k.startswith("stats/")}
-    values = {k: x for k, x in values.items() if not k.startswith("stats/")}
-    return Kept(values, stats, None, None, done)
+        found = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
+    found = task.layout.of_all_processes(found)
+    return Kept(stats=found["stats"], draws=found["values"], base=found.get("base")), done
 
 
-def keep_moments(
-    task: _run.Task,
-    states: list[Any],
-    plan: Plan,
-    store: Checkpoint | None,
-    seconds: float,
-    show: Show,
-) -> Kept:
-    """Moments alone."""
-    num_draws = plan.num_draws
-    summed = _moments.Moments(num_draws)
-    carry = _moments.begin(task, states, plan.keep == "covariance")
-    first = 0
+def _groups(chunk: Chunk) -> dict[str, Arrays]:
+    """What a chunk recorded, as arrays by group and name."""
+    recorded: Recorded = chunk.recorded
+    stats = chunk.stats._asdict()
+    if recorded.features is not None:
+        stats["features"] = recorded.features
+    groups = {"values": recorded.values, "stats": stats}
+    return groups if recorded.base is None else groups | {"base": recorded.base}
+
+
+def keep_moments(run: Recording, states: Carry, covariance: bool) -> tuple[Kept, int]:
+    """Moments in memory that does not grow; and the number of draws per chain behind them."""
+    task, store = run.task, run.store
+    summed = Accumulator(run.num_draws)
+    carry, first = begin(task, states, covariance), 0
     if store is not None and (found := _restored(task, carry, store)):
         first, carry, arrays = found
         summed.restore(arrays)
     done = first
     with _stops() as stopping:
-        for chunk in _moments.moments(
-            task, carry, summed, num_draws, first=first, seconds=seconds if store else 0.5
-        ):
+        for chunk in moments(task, carry, summed, run.num_draws, first=first, seconds=run.seconds):
             carry = chunk.carry
             if store is not None:
                 with _disk_errors(store, done):
-                    state = task.layout.collect(_raw(carry))
-                    store.save(chunk.done, state, summed.arrays())
+                    store.save(chunk.done, task.layout.collect(_raw(carry)), summed.arrays())
             done = chunk.done
-            _tell(show, done, num_draws, chunk.stats)
+            _tell(run.show, done, run.num_draws, chunk.stats)
             if stopping():
                 break
     if summed.count < done:
-        _moments.finish(task, carry, summed)
+        finish(task, carry, summed)
+    return _moments_kept(task, states, summed), done
+
+
+def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
     stats = np.moveaxis(np.stack(summed.batch_stats), 0, -1)  # (statistic, chain, batch)
-    stats = task.layout.of_all_processes(dict(zip(_run.STATISTICS, stats, strict=True)))
+    stats = task.layout.of_all_processes(dict(zip(Statistics._fields, stats, strict=True)))
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
-    shapes = jax.eval_shape(task.record, one)
-    moments, covariance = summed.of_all_processes(task.layout).by_name(shapes)
-    return Kept(None, stats, moments, covariance, done, summed.batch_counts)
+    shapes: Recorded = jax.eval_shape(task.record, one)
+    named, covariance = summed.of_all_processes(task.layout).by_name(shapes)
+    if covariance is not None:
+        size = sum(leaf.size for leaf in jax.tree.leaves(shapes.values))
+        covariance = covariance[:size, :size]
+    return Kept(
+        stats=stats,
+        moments=named.values,
+        base_moments=named.base,
+        covariance=covariance,
+        batch_sizes=summed.batch_counts,
+    )
 
 
-def _restored(task, carry, store):
+def _restored(task: Task, carry: Carry, store: Checkpoint) -> tuple[int, Carry, Arrays] | None:
     """Where a stored run stands, with the carry on the devices."""
     found = store.load(task.layout.collect(_raw(carry)))
     if found is None:
         return None
-    done, stored, moments = found
+    done, stored, arrays = found
     wrap = lambda x, like: jax.random.wrap_key_data(x) if _is_key(like) else x
     parts = zip(task.layout.spread_mine(task.layout.cut(stored)), carry, strict=True)
-    return done, [jax.tree.map(wrap, part, like) for part, like in parts], moments
+    return done, [jax.tree.map(wrap, part, like) for part, like in parts], arrays
 
 
-def _is_key(x) -> bool:
+def _is_key(x: Array) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-def _raw(tree: PyTree) -> PyTree:
+def _raw(carry: Carry) -> Carry:
     """With plain numbers in place of random keys, which have no file format."""
-    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, tree)
+    raw: Carry = jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, carry)
+    return raw
 
 
 @contextlib.contextmanager
@@ -139,7 +165,7 @@ def _stops() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C or SIGTERM into a wish to stop; the second one raises."""
     asked: list[int] = []
 
-    def ask(number, frame):
+    def ask(number: int, frame: FrameType | None) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
@@ -157,19 +183,19 @@ def _stops() -> Iterator[Callable[[], bool]]:
 
 
 @contextlib.contextmanager
-def _disk_errors(store, done):
+def _disk_errors(store: Checkpoint, done: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise OSError(
             error.errno,
-            f"could not write the checkpoint: {error.strerror or error}; {done} draws a chain are "
-            "safe in it, and resume=True goes on from there",
+            f"could not write the checkpoint: {error.strerror or error}; {done} draws per chain "
+            "are safe in it, and resume=True goes on from there",
             str(store.folder),
         ) from error
 
 
-def _tell(show, done, total, stats):
-    acceptance, alpha = stats["acceptance_rate"], stats["alpha"]
+def _tell(show: Show, done: int, total: int, stats: Statistics) -> None:
+    acceptance, alpha = stats.acceptance_rate, stats.alpha
     remark = "" if np.all(np.isnan(acceptance)) else f"acceptance {np.nanmean(acceptance):.2f}, "
     show("sampling", done, total, remark + f"alpha {np.mean(alpha[-1:]):.3g}")

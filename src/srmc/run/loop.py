@@ -10,50 +10,84 @@ import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count
-from srmc.run.devices import DEVICES, Layout, lay_out
+from srmc._types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
+from srmc.core.state import RepelInfo, RepelState
+from srmc.run.devices import DEVICES, Layout
 
-PyTree = Any
 CHAINS = "chains"  # the name of the vmap axis over chains
 ALL_CHAINS = (CHAINS, DEVICES)  # of all devices: the axes of a shared history
-LARGEST = 2**24  # numbers that a chunk may hold
+LARGEST_CHUNK = 2**24  # numbers that a chunk may hold
+
+Carry = list[PyTree[Array]]  # what goes on from step to step, on the devices, block by block
 
 
-class Chunk(NamedTuple):
-    """A stretch of a run, on the host.
+class Recorded(NamedTuple):
+    """What is kept of a draw: its values by name, those of the base chain, and the features."""
 
-    done
-        The number of draws a chain that were made by its end.
-    values, stats
-        What was kept of it; (draw, chain, ...) for draws.
-    carry
-        What goes on from here, on the devices, block by block.
-    """
+    values: dict[str, Array]
+    base: dict[str, Array] | None = None
+    features: Float[Array, " k"] | None = None
 
-    done: int
-    values: PyTree
-    stats: dict[str, np.ndarray]
-    carry: list[Any]
+
+class Statistics(NamedTuple):
+    """What is told of a draw; see `RepelInfo`. With thinning, of all steps that led to it."""
+
+    acceptance_rate: Float[Array, "*chain"]
+    diverging: Bool[Array, "*chain"]
+    alpha: Float[Array, "*chain"]
+    theta_norm: Float[Array, "*chain"]
+    exponent: Float[Array, "*chain"]
+    gradients: Int[Array, "*chain"]
+    hvps: Int[Array, "*chain"]
+    is_finite: Bool[Array, "*chain"]
+    is_hot: Bool[Array, "*chain"]
+    is_stable: Bool[Array, "*chain"]
+    gain: Float[Array, "*chain"]
+
+
+def dtypes() -> dict[str, np.dtype[Any]]:
+    """The types of the statistics, in JAX's precision of the moment."""
+    real, whole, truth = (jnp.zeros((), t).dtype for t in (float, int, bool))
+    types = {"gradients": whole, "hvps": whole, "diverging": truth}
+    types |= dict.fromkeys(("is_finite", "is_hot", "is_stable"), truth)
+    return {name: types.get(name, real) for name in Statistics._fields}
 
 
 class Task(NamedTuple):
     """What is run: an algorithm, its key, where its chains are, and what a draw is made of.
 
     record
-        What is kept of a state.
+        From a state to what is kept of it.
     thin
-        Steps a draw.
+        The number of steps per draw.
     """
 
     algorithm: SamplingAlgorithm
-    rng_key: jax.Array
+    rng_key: PRNGKey
     layout: Layout
-    record: Callable[[Any], PyTree] = lambda state: state.position
+    record: Callable[[RepelState], Any]
     thin: int = 1
 
 
-def start(task: Task, rng_key: jax.Array, positions: PyTree) -> list[Any]:
-    """The states that chains start in, block by block."""
+class Chunk(NamedTuple):
+    """A stretch of a run, on the host.
+
+    done
+        The number of draws per chain that were made by its end.
+    recorded, stats
+        What was kept of it, (draw, chain, ...).
+    carry
+        What goes on from here.
+    """
+
+    done: int
+    recorded: Any
+    stats: Statistics
+    carry: Carry
+
+
+def start(task: Task, rng_key: PRNGKey, positions: Position) -> Carry:
+    """The states in which chains start."""
     keys = jax.random.key_data(jax.random.split(rng_key, task.layout.num_chains))
     wrap = jax.vmap(jax.random.wrap_key_data)
     init = lambda pair: jax.vmap(task.algorithm.init)(pair[0], wrap(pair[1]))
@@ -61,64 +95,109 @@ def start(task: Task, rng_key: jax.Array, positions: PyTree) -> list[Any]:
     return [program(part) for part in task.layout.spread((positions, keys))]
 
 
-def draws(
+def run(
+    algorithm: SamplingAlgorithm,
+    rng_key: PRNGKey,
+    states: RepelState,
+    num_draws: int,
+    *,
+    record: Callable[[RepelState], Any] = lambda state: state.position,
+    thin: int = 1,
+) -> tuple[RepelState, Any, Statistics]:
+    """All draws of some chains in one program: last states, what was recorded, and statistics.
+
+    `states` have a leading axis of chains, and what comes back is (draw, chain, ...). This is
+    what `srmc.sample` does chunk by chunk; it can be traced.
+    """
+    one_draw = drawing(algorithm, record, thin)
+    keys = jax.random.key_data(jax.random.split(rng_key, len(states.step)))
+
+    def one(states: RepelState, n: Array) -> tuple[RepelState, tuple[Any, Statistics]]:
+        states, recorded, stats = one_draw(states, n, keys)
+        return states, (recorded, stats)
+
+    states, (recorded, stats) = jax.lax.scan(one, states, jnp.arange(num_draws))
+    return states, recorded, stats
+
+
+def chain_keys(task: Task) -> Array:
+    """The keys of all chains, as plain numbers."""
+    return jax.random.key_data(jax.random.split(task.rng_key, task.layout.num_chains))
+
+
+def chunks(
     task: Task,
-    states: list[Any],
+    states: Carry,
     num_draws: int,
     *,
     first: int = 0,
     seconds: float = 0.5,
     grain: int = 1,
-    most: int | None = None,
 ) -> Iterator[Chunk]:
-    """Draws `first` to `num_draws`, in chunks that take so many seconds, about.
-
-    The length of a chunk is a multiple of `grain`, and `most` at most. States are those of all
-    chains, block by block.
-    """
-    one_draw = drawing(task)
+    """Draws `first` to `num_draws`, in chunks of about so many seconds, multiples of `grain`."""
+    one_draw = drawing(task.algorithm, task.record, task.thin)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
     size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
-    capacity = max(1, LARGEST // (task.layout.num_chains * size)) if most is None else most
+    capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
     capacity = max(grain, min(capacity, num_draws - first) // grain * grain)
 
-    def fill(states, keys, first, count):
-        values = jax.eval_shape(jax.vmap(task.record), states)
-        stats = {k: jnp.zeros(states.step.shape, t) for k, t in STATISTICS.items()}
-        out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), (values, stats))
+    def fill(
+        states: RepelState, keys: Array, first: Array, count: Array
+    ) -> tuple[RepelState, PyTree[Array]]:
+        recorded = jax.eval_shape(jax.vmap(task.record), states)
+        chains = (capacity, *states.step.shape)
+        stats = Statistics(**{name: jnp.zeros(chains, t) for name, t in dtypes().items()})
+        out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), recorded), stats
 
-        def body(i, carry):
+        def body(i: Array, carry: tuple[RepelState, Any]) -> tuple[RepelState, Any]:
             states, out = carry
             states, *new = one_draw(states, first + i, keys)
             return states, jax.tree.map(lambda o, x: o.at[i].set(x), out, tuple(new))
 
-        return jax.lax.fori_loop(0, count, body, (states, out))
+        filled: tuple[RepelState, PyTree[Array]] = jax.lax.fori_loop(0, count, body, (states, out))
+        return filled
 
     program = task.layout.program(fill, (0, 0, None, None), (0, 1))
-    for done, count, carry, out in paced(
-        program, task, states, first, num_draws, seconds, capacity, grain
-    ):
-        values, stats = task.layout.collect(out, axis=1)
+    pace = Pace(first, num_draws, seconds, capacity, grain)
+    for done, count, carry, out in paced(program, task, states, pace):
+        recorded, stats = task.layout.collect(out, axis=1)
         # Copied, since a slice would keep all of the capacity alive.
-        values, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (values, stats))
-        yield Chunk(done, values, stats, carry)
+        recorded, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (recorded, stats))
+        yield Chunk(done, recorded, stats, carry)
 
 
-def paced(program, task, carry, first, last, seconds, most, grain=1, boundary=None):
-    """Call the program on stretches of draws that take so many seconds, about."""
-    chain_keys = jax.random.split(task.rng_key, task.layout.num_chains)
-    keys = task.layout.spread(jax.random.key_data(chain_keys))
+class Pace(NamedTuple):
+    """From the first draw to the last, in stretches of so many seconds, about.
 
-    def call(carry, done, count):
+    A stretch has at most `most` draws, a multiple of `grain`, and ends at multiples of `boundary`.
+    """
+
+    first: int
+    last: int
+    seconds: float
+    most: int
+    grain: int = 1
+    boundary: int | None = None
+
+
+def paced(
+    program: Callable[..., tuple[Any, Any]], task: Task, carry: Carry, pace: Pace
+) -> Iterator[tuple[int, int, Carry, list[Any]]]:
+    """Call the program stretch by stretch: draws done, draws in it, the carry, and the output."""
+    keys = task.layout.spread(chain_keys(task))
+
+    def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
         span = np.int32(done), np.int32(count)
         pairs = [program(part, key, *span) for part, key in zip(carry, keys, strict=True)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
-    done, count = first, grain
-    if first < last:
-        call(carry, first, 0)  # compiles, so that the clock need not wait for it
-    while done < last:
-        ends = [last - done, most] + ([] if boundary is None else [boundary - done % boundary])
+    done, count, grain = pace.first, pace.grain, pace.grain
+    if done < pace.last:
+        call(carry, done, 0)  # compiles, so that the clock need not wait for it
+    while done < pace.last:
+        ends = [pace.last - done, pace.most]
+        if pace.boundary is not None:
+            ends.append(pace.boundary - done % pace.boundary)
         count = min(count, *ends)
         began = time.perf_counter()
         carry, out = call(carry, done, count)
@@ -127,94 +206,65 @@ def paced(program, task, carry, first, last, seconds, most, grain=1, boundary=No
         done += count
         yield done, count, carry, out
         # A first, short chunk tells little of the speed.
-        count = max(1, min(int(seconds * speed), 10 * count) // grain) * grain
+        count = max(1, min(int(pace.seconds * speed), 10 * count) // grain) * grain
 
 
-def drawing(task: Task) -> Callable:
+def drawing(
+    algorithm: SamplingAlgorithm, record: Callable[[RepelState], Any], thin: int
+) -> Callable[[RepelState, Array, Array], tuple[RepelState, Any, Statistics]]:
     """A function of states, the number of the draw and the chains' keys: one draw of each."""
-    step = jax.vmap(task.algorithm.step, axis_name=CHAINS)
+    step = jax.vmap(algorithm.step, axis_name=CHAINS)
 
-    def one_step(states, n, keys):
+    def one_step(states: RepelState, n: Array, keys: Array) -> tuple[RepelState, Statistics]:
         fold = lambda data: jax.random.fold_in(jax.random.wrap_key_data(data), n)
         states, info = step(jax.vmap(fold)(keys), states)
         return states, _statistics(states, info)
 
-    def one_draw(states, i, keys):
-        if task.thin == 1:
+    def one_draw(states: RepelState, i: Array, keys: Array) -> tuple[RepelState, Any, Statistics]:
+        if thin == 1:
             states, stats = one_step(states, i, keys)
         else:
-            steps = i * task.thin + jnp.arange(task.thin)
+            steps = i * thin + jnp.arange(thin)
             states, stats = jax.lax.scan(lambda s, n: one_step(s, n, keys), states, steps)
-            stats = {name: _OVER_STEPS.get(name, _last)(x, axis=0) for name, x in stats.items()}
-        return states, jax.vmap(task.record)(states), stats
+            over = {k: _OVER_STEPS.get(k, _last)(x, axis=0) for k, x in stats._asdict().items()}
+            stats = Statistics(**over)
+        return states, jax.vmap(record)(states), stats
 
     return one_draw
 
 
-def _last(x, axis):
+def _last(x: Array, axis: int) -> Array:
     return jnp.take(x, -1, axis)
 
 
-# How a statistic of several steps becomes that of the draw which they lead to.
-_OVER_STEPS: dict[str, Callable] = {
+# How a statistic of several steps becomes that of the draw to which they lead.
+_OVER_STEPS: dict[str, Callable[..., Array]] = {
     "acceptance_rate": jnp.mean,
+    "diverging": jnp.any,
     "gradients": jnp.sum,
     "hvps": jnp.sum,
-    "diverging": jnp.any,
     "is_finite": jnp.all,
     "is_hot": jnp.any,
+    "is_stable": jnp.all,
     "gain": jnp.sum,
 }
 
-STATISTICS: dict[str, type] = {
-    "acceptance_rate": float,
-    "diverging": bool,
-    "alpha": float,
-    "theta_norm": float,
-    "exponent": float,
-    "gradients": int,
-    "hvps": int,
-    "is_finite": bool,
-    "is_hot": bool,
-    "gain": float,
-}
 
-
-def _statistics(state, info) -> dict[str, jax.Array]:
+def _statistics(state: RepelState, info: RepelInfo) -> Statistics:
     chains = state.step.shape
     inner = info.inner_info
-    values = (
-        getattr(inner, "acceptance_rate", jnp.full(chains, jnp.nan)),
-        getattr(inner, "is_divergent", jnp.zeros(chains, bool)),
-        state.alpha,
-        jax.vmap(optax.tree.norm)(state.theta),
-        info.exponent,
-        info.gradients,
-        info.hvps,
-        info.is_finite,
-        info.is_hot,
-        info.gain,
+    found = Statistics(
+        acceptance_rate=getattr(inner, "acceptance_rate", jnp.full(chains, jnp.nan)),
+        diverging=getattr(inner, "is_divergent", jnp.zeros(chains, bool)),
+        alpha=state.alpha,
+        theta_norm=jax.vmap(optax.tree.norm)(state.theta),
+        exponent=info.exponent,
+        gradients=info.gradients,
+        hvps=info.hvps,
+        is_finite=info.is_finite,
+        is_hot=info.is_hot,
+        is_stable=info.is_stable,
+        gain=info.gain,
     )
-    pairs = zip(STATISTICS.items(), values, strict=True)
-    return {name: jnp.asarray(x, dtype) for (name, dtype), x in pairs}
-
-
-class Run(NamedTuple):
-    """What a run leaves: draws (chain, draw, ...), statistics (chain, draw), the last states."""
-
-    draws: PyTree
-    stats: dict[str, np.ndarray]
-    states: Any
-
-
-def run(
-    algorithm: SamplingAlgorithm, rng_key: jax.Array, states: Any, num_steps: int, **options: Any
-) -> Run:
-    """Run chains from `states`, whose leaves have a leading axis of chains, and keep all draws."""
-    check_count("num_steps", num_steps)
-    layout = lay_out(len(jax.tree.leaves(states)[0]), shared=True)
-    task = Task(algorithm, rng_key, layout)
-    chunks = list(draws(task, layout.spread(states), num_steps, **options))
-    join = lambda *x: np.swapaxes(np.concatenate(x), 0, 1)
-    values, stats = jax.tree.map(join, *((c.values, c.stats) for c in chunks))
-    return Run(values, stats, layout.collect(chunks[-1].carry))
+    types = dtypes()
+    return Statistics(**{k: jnp.asarray(x, types[k]) for k, x in found._asdict().items()})

@@ -1,23 +1,35 @@
 """Moments of a run of any length: Welford on the device, merged on the host in double precision."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from srmc._types import Array, Float, PyTree
+from srmc.core.state import RepelState
 from srmc.metrics.errors import batch_means_error
 from srmc.run.devices import Layout
-from srmc.run.loop import STATISTICS, Chunk, Task, drawing, paced
+from srmc.run.loop import Carry, Chunk, Pace, Statistics, Task, drawing, dtypes, paced
 
-PyTree = Any
-NUM_BATCHES = 64
+NUM_BATCHES = 64  # whose means are kept, for errors and plots
 LONGEST = 2**14  # draws that are summed up in the precision of the run
 
+Named = dict[str, dict[str, np.ndarray]]  # mean, variance, error and batch_means of each value
 
-class Moments:
+
+class Sums(NamedTuple):
+    """Sums over the draws of a unit, per chain, about an origin near the draws."""
+
+    number: Float[Array, " chain"]
+    mean: Float[Array, "chain d"]
+    square: Float[Array, "chain ..."]
+    totals: Statistics
+
+
+class Accumulator:
     """Mean, variance or covariance of each chain, and averages of up to 64 batches.
 
     Of `num_draws` draws that are to come; memory does not grow with their number.
@@ -26,13 +38,13 @@ class Moments:
     def __init__(self, num_draws: int) -> None:
         self.unit = min(LONGEST, -(-num_draws // NUM_BATCHES))
         num_units = -(-num_draws // self.unit)
-        self._units_a_batch = -(-num_units // NUM_BATCHES)
+        self._units_per_batch = -(-num_units // NUM_BATCHES)
         self.count = 0
         self.mean: Any = 0.0  # (chain, d)
         self.square: Any = 0.0  # sums of squares about the mean, (chain, d) or (chain, d, d)
         self.batch_counts: list[int] = []
         self.batch_means: list[np.ndarray] = []  # over all chains, (d,)
-        self.batch_stats: list[np.ndarray] = []  # (statistic, chain), averages a draw
+        self.batch_stats: list[np.ndarray] = []  # (statistic, chain), averages per draw
         self._units = 0
 
     def add(self, count: int, mean: np.ndarray, square: np.ndarray, stats: np.ndarray) -> None:
@@ -43,7 +55,7 @@ class Moments:
         self.mean = self.mean + delta * (count / total)
         self.square = self.square + square + product * (self.count * count / total)
         self.count = total
-        if self._units % self._units_a_batch == 0:
+        if self._units % self._units_per_batch == 0:
             self.batch_counts.append(0)
             self.batch_means.append(np.zeros(mean.shape[1:]))
             self.batch_stats.append(np.zeros(stats.shape))
@@ -53,40 +65,42 @@ class Moments:
         self.batch_means[-1] += share * (mean.mean(axis=0) - self.batch_means[-1])
         self.batch_stats[-1] += share * (stats - self.batch_stats[-1])
 
-    def of_all_processes(self, layout: Layout) -> "Moments":
+    def of_all_processes(self, layout: Layout) -> "Accumulator":
         """The same for the chains of all processes, each of which has as many."""
         share = np.stack(self.batch_means)[None].repeat(len(self.mean), axis=0)
         self.mean, self.square, shares = layout.of_all_processes((self.mean, self.square, share))
         self.batch_means = list(shares.mean(axis=0))
         return self
 
-    def by_name(self, shapes: dict[str, Any]) -> tuple[dict[str, dict], np.ndarray | None]:
-        """Moments of each value, whose shapes are given, and the covariance of all of them."""
-        count = np.array(self.batch_counts)
-        batches = np.stack(self.batch_means)
+    def by_name(self, shapes: PyTree[Any]) -> tuple[PyTree[Any], np.ndarray | None]:
+        """Moments in the structure of `shapes`, the values of a draw, and their covariance."""
         full = self.square.ndim == 3
         variance = np.einsum("cii->ci", self.square) if full else self.square
         variance = variance / max(1, self.count - 1)
-        whole = batches[count == count[0]]  # the last batch may be short
-        error = batch_means_error(whole[None])
-        moments, start = {}, 0
-        for name, shape in sorted((k, v.shape) for k, v in shapes.items()):
-            size = int(np.prod(shape))
-            cut = lambda x, a=start, b=start + size, s=shape: x[..., a:b].reshape(
-                (*x.shape[:-1], *s)
-            )
-            moments[name] = {
-                "mean": cut(self.mean),
-                "variance": cut(variance),
-                "error": cut(error),
-                "batch_means": cut(batches),
+        count, batches = np.array(self.batch_counts), np.stack(self.batch_means)
+        error = batch_means_error(batches[count == count[0]][None])  # the last one may be short
+        leaves, structure = jax.tree.flatten(shapes)
+        ends = np.cumsum([leaf.size for leaf in leaves])
+
+        def cut(x: np.ndarray, leaf: Any, end: int) -> np.ndarray:
+            return x[..., end - leaf.size : end].reshape((*x.shape[:-1], *leaf.shape))
+
+        named = [
+            {
+                "mean": cut(self.mean, leaf, end),
+                "variance": cut(variance, leaf, end),
+                "error": cut(error, leaf, end),
+                "batch_means": cut(batches, leaf, end),
             }
-            start += size
-        if not full:
-            return moments, None
+            for leaf, end in zip(leaves, ends, strict=True)
+        ]
+        return jax.tree.unflatten(structure, named), self._covariance() if full else None
+
+    def _covariance(self) -> np.ndarray:
         between = self.mean - self.mean.mean(axis=0)
         total = self.square.sum(axis=0) + self.count * between.T @ between
-        return moments, total / (self.count * len(self.mean) - 1)
+        covariance: np.ndarray = total / (self.count * len(self.mean) - 1)
+        return covariance
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it, to be stored."""
@@ -101,37 +115,40 @@ class Moments:
         self.batch_counts = [int(n) for n in self.batch_counts]
 
 
-def begin(task: Task, states: list[Any], covariance: bool) -> list[Any]:
+def begin(task: Task, states: Carry, covariance: bool) -> Carry:
     """What `moments` starts from: states, an origin near the draws, and empty sums."""
 
-    def empty(states):
+    def empty(states: RepelState) -> tuple[RepelState, Array, Sums]:
         origin = jax.vmap(lambda state: ravel_pytree(task.record(state))[0])(states)
         shape = (*origin.shape, origin.shape[1]) if covariance else origin.shape
-        number = jnp.zeros(len(origin), origin.dtype)
-        totals = {k: number.astype(int if t is int else float) for k, t in STATISTICS.items()}
+        zeros = jnp.zeros(len(origin), origin.dtype)
+        whole = lambda t: jnp.issubdtype(t, jnp.integer)
+        totals = {k: zeros.astype(int if whole(t) else float) for k, t in dtypes().items()}
         square = jnp.zeros(shape, origin.dtype)
-        return states, origin, (number, jnp.zeros_like(origin), square, totals)
+        return states, origin, Sums(zeros, jnp.zeros_like(origin), square, Statistics(**totals))
 
     return [task.layout.program(empty, (0,), 0)(part) for part in states]
 
 
 def moments(
     task: Task,
-    carry: list[Any],
-    into: Moments,
+    carry: Carry,
+    into: Accumulator,
     num_draws: int,
     *,
     first: int = 0,
     seconds: float = 0.5,
 ) -> Iterator[Chunk]:
     """Run, and merge each unit of draws into `into`."""
-    one_draw = drawing(task)
+    one_draw = drawing(task.algorithm, task.record, task.thin)
 
-    def advance(carry, keys, first, count):
+    def advance(
+        carry: tuple[RepelState, Array, Sums], keys: Array, first: Array, count: Array
+    ) -> tuple[tuple[RepelState, Array, Sums], tuple[()]]:
         states, origin, sums = carry
         sums = jax.tree.map(lambda x: jnp.where(first % into.unit == 0, 0, x), sums)
 
-        def body(i, carry):
+        def body(i: Array, carry: tuple[RepelState, Sums]) -> tuple[RepelState, Sums]:
             states, (n, mean, square, totals) = carry
             states, values, stats = one_draw(states, first + i, keys)
             # From a near origin single precision does, wherever the draws are.
@@ -141,24 +158,24 @@ def moments(
             rest = x - mean
             full = square.ndim == 3
             square = square + (jnp.einsum("ci,cj->cij", delta, rest) if full else delta * rest)
-            totals = {k: total + stats[k] for k, total in totals.items()}
-            return states, (n + 1, mean, square, totals)
+            return states, Sums(n + 1, mean, square, jax.tree.map(jnp.add, totals, stats))
 
         states, sums = jax.lax.fori_loop(0, count, body, (states, sums))
         return (states, origin, sums), ()
 
     program = task.layout.program(advance, (0, 0, None, None), 0)
-    for done, _, now, _ in paced(
-        program, task, carry, first, num_draws, seconds, most=num_draws, boundary=into.unit
-    ):
-        count, _, _, totals = task.layout.collect([sums for _, _, sums in now])
+    pace = Pace(first, num_draws, seconds, most=num_draws, boundary=into.unit)
+    for done, _, now, _ in paced(program, task, carry, pace):
+        sums = task.layout.collect([part[2] for part in now])
         if done % into.unit == 0 or done == num_draws:
             finish(task, now, into)
-        yield Chunk(done, None, {k: v / count for k, v in totals.items()}, now)
+        averages = Statistics(*(total / sums.number for total in sums.totals))
+        yield Chunk(done, None, averages, now)
 
 
-def finish(task: Task, carry: list[Any], into: Moments) -> None:
+def finish(task: Task, carry: Carry, into: Accumulator) -> None:
     """Merge the sums that the carry holds."""
-    origin, (count, mean, square, totals) = task.layout.collect([part[1:] for part in carry])
-    stats = np.stack([totals[k] / count for k in STATISTICS])
-    into.add(int(count[0]), mean.astype(float) + origin, square.astype(float), stats)
+    origin, sums = task.layout.collect([part[1:] for part in carry])
+    stats = np.stack([total / sums.number for total in sums.totals])
+    mean = sums.mean.astype(float) + origin
+    into.add(int(sums.number[0]), mean, sums.square.astype(float), stats)

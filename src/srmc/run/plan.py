@@ -1,18 +1,57 @@
 """What was asked of `srmc.sample`, and whether it can be done."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from srmc._checks import check_count, check_number, check_option
+from srmc._types import Array
+from srmc.core.strength import Strength
+from srmc.discrete.sites import Changes
 from srmc.discrete.space import Space
-from srmc.tune import continuous as _tune
-from srmc.tune import discrete as _tune_sites
+from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
+from srmc.tune.discrete import BUILDERS, Discrete
+from srmc.tune.tuner import Alpha, Tuner
 
 
-class Plan(NamedTuple):
-    """What was asked for."""
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """What to keep of a run.
+
+    keep
+        "draws"; or, in memory that does not grow, "moments" (means and variances) or
+        "covariance".
+    thin
+        Keep every `thin`-th draw.
+    statistics
+        A function of a draw's values by name that returns more values by name.
+    base
+        Whether to keep the draws of the plain kernel too, which repellence in the moving frame
+        leaves alone.
+    """
+
+    keep: str = "draws"
+    thin: int = 1
+    statistics: Callable[[dict[str, Array]], dict[str, Array]] | None = None
+    base: bool = False
+
+    def __post_init__(self) -> None:
+        check_option("keep", self.keep, ("draws", "moments", "covariance"))
+        check_count("thin", self.thin)
+        if self.statistics is not None and not callable(self.statistics):
+            raise TypeError(
+                f"statistics must be a function of a draw's values, got {self.statistics!r}"
+            )
+        if not isinstance(self.base, bool):
+            raise TypeError(f"base must be True or False, got {self.base!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What was asked for; the fields are keywords of `srmc.sample`."""
 
     kernel: str
-    alpha: Any
+    alpha: Alpha
     num_warmup: int
     num_samples: int
     num_chains: int
@@ -20,63 +59,84 @@ class Plan(NamedTuple):
     step_size: float | None
     num_integration_steps: int | None
     shared_history: bool
-    thin: int
-    keep: str
-    base: bool
     repellence: dict[str, Any] | None
-    space: Space | None = None
+    keep: Keep
+    space: Space | None
 
     @property
     def num_draws(self) -> int:
-        """Draws a chain that are kept."""
-        return self.num_samples // self.thin
+        """The number of draws per chain that are kept."""
+        return self.num_samples // self.keep.thin
+
+    @property
+    def is_auto(self) -> bool:
+        return isinstance(self.alpha, str)
+
+    def tuner(self, differences: Changes | None = None) -> Tuner:
+        """What tunes the kernel."""
+        if self.space is None:
+            return Continuous(self.kernel, self.num_integration_steps, self.step_size)
+        return Discrete(self.kernel, self.space, differences, self.step_size)
 
     def settings(self) -> dict[str, Any]:
-        """The same in plain words, for files."""
+        """The plan in plain words, for files."""
         given = self.repellence
-        words = None if given is None else {k: str(v) for k, v in given.items()}
-        space = None if self.space is None else str(self.space)
-        return self._asdict() | {"repellence": words, "space": space}
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return shown | {
+            "alpha": str(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
+            "thin": self.keep.thin,
+            "keep": self.keep.keep,
+            "base": self.keep.base,
+            "repellence": None if given is None else {k: str(v) for k, v in given.items()},
+            "space": None if self.space is None else str(self.space),
+        }
 
-
-def check_plan(plan: Plan) -> None:
-    """Refuse what cannot be done, by name."""
-    space = plan.space
-    if space is None and plan.kernel in _tune_sites.RECIPES:
-        raise ValueError(
-            f"kernel {plan.kernel!r} is for discrete spaces; say which with space, such as "
-            "srmc.Binary()"
-        )
-    where = "" if space is None else f" on {space}"
-    check_option(f"kernel{where}", plan.kernel, (_tune if space is None else _tune_sites).RECIPES)
-    check_option("keep", plan.keep, ("draws", "moments", "covariance"))
-    if isinstance(plan.alpha, str):
-        check_option("alpha", plan.alpha, ("auto",))
-    else:
-        check_number("alpha", plan.alpha, at_least=0.0)
-    check_count("num_warmup", plan.num_warmup, at_least=100)
-    for name in ("num_samples", "num_chains", "thin"):
-        check_count(name, getattr(plan, name))
-    check_count("seed", plan.seed, at_least=0)
-    if plan.thin > plan.num_samples:
-        raise ValueError(f"thin must be at most num_samples, {plan.num_samples}, got {plan.thin}")
-    if plan.step_size is not None:
-        check_number("step_size", plan.step_size, above=0.0)
-        if space is not None and plan.kernel != "dlp":
-            raise ValueError(f"step_size is for kernel 'dlp'{where}, got {plan.kernel!r}")
-    if plan.num_integration_steps is not None:
-        check_count("num_integration_steps", plan.num_integration_steps)
-        if plan.kernel not in ("hmc", "jittered_hmc"):
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done, by name."""
+        if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
-                f"num_integration_steps is for kernel 'hmc' and 'jittered_hmc', got {plan.kernel!r}"
+                f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
+                "srmc.Binary()"
             )
-    for name in ("shared_history", "base"):
-        if not isinstance(getattr(plan, name), bool):
-            raise TypeError(f"{name} must be True or False, got {getattr(plan, name)!r}")
-    given = plan.repellence
-    if given is not None and not isinstance(given, dict):
-        raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
-    if plan.base and space is not None:
-        raise ValueError("base=True needs a continuous kernel; here no base chain is run")
-    if plan.base and given is not None and given.get("frame") != "moving":
-        raise ValueError("base=True needs frame='moving' in repellence; else no base chain is run")
+        self._check_numbers()
+        self._check_steps()
+        if not isinstance(self.shared_history, bool):
+            raise TypeError(f"shared_history must be True or False, got {self.shared_history!r}")
+        given = self.repellence
+        if given is not None and not isinstance(given, dict):
+            raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
+        if self.keep.base and self.space is not None:
+            raise ValueError("base=True needs a continuous kernel; here no base chain is run")
+        if self.keep.base and given is not None and given.get("frame") != "moving":
+            raise ValueError(
+                "base=True needs frame='moving' in repellence; else no base chain is run"
+            )
+
+    def _check_numbers(self) -> None:
+        if isinstance(self.alpha, str):
+            check_option("alpha", self.alpha, ("auto",))
+        elif not isinstance(self.alpha, Strength):
+            check_number("alpha", self.alpha, at_least=0.0)
+        check_count("num_warmup", self.num_warmup, at_least=100)
+        check_count("num_samples", self.num_samples)
+        check_count("num_chains", self.num_chains)
+        check_count("seed", self.seed, at_least=0)
+        if self.keep.thin > self.num_samples:
+            raise ValueError(
+                f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
+            )
+
+    def _check_steps(self) -> None:
+        if self.step_size is not None:
+            check_number("step_size", self.step_size, above=0.0)
+            if self.space is not None and self.kernel != "dlp":
+                raise ValueError(
+                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                )
+        if self.num_integration_steps is not None:
+            check_count("num_integration_steps", self.num_integration_steps)
+            if self.kernel not in WITH_LEAPFROGS:
+                raise ValueError(
+                    "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
+                    f"got {self.kernel!r}"
+                )

@@ -8,7 +8,9 @@
 Each process of several has its own folder inside.
 """
 
+import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from srmc._types import LogDensity, Position, PyTree
 from srmc.store.files import check_writable, read_arrays, read_json, write_arrays, write_json
 
-PyTree = Any
+Arrays = dict[str, np.ndarray]
+Groups = Mapping[str, Mapping[str, Any]]  # arrays by group and name; in a file, group/name
+
 IN_MEMORY = 2**30  # bytes of draws that a result loads; more than that stays on disk
 
 
 class Checkpoint:
     """A folder that holds a run; `resume` says whether it may hold one already."""
 
-    def __init__(self, folder: Any, record: dict[str, Any], resume: bool) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], record: dict[str, Any], resume: bool
+    ) -> None:
         self.folder = Path(folder)
         if jax.process_count() > 1:
             self.folder = self.folder / f"process-{jax.process_index()}"
@@ -43,34 +50,35 @@ class Checkpoint:
         else:
             write_json(run, record)
 
-    def save_warmup(self, arrays: dict[str, np.ndarray]) -> None:
+    def save_warmup(self, groups: Groups) -> None:
         """Keep what warm-up found."""
-        write_arrays(self.folder / "warmup.npz", arrays)
+        write_arrays(self.folder / "warmup.npz", _joined(groups))
 
-    def load_warmup(self) -> dict[str, np.ndarray] | None:
+    def load_warmup(self) -> dict[str, Arrays] | None:
         """What warm-up found; None if it was not done."""
         path = self.folder / "warmup.npz"
-        return read_arrays(path) if path.exists() else None
+        return _grouped(read_arrays(path)) if path.exists() else None
 
-    def save(self, done: int, carry: PyTree, moments: dict[str, np.ndarray]) -> None:
+    def save(self, done: int, carry: PyTree[np.ndarray], moments: Arrays) -> None:
         """Commit a chunk: from now on the run stands at `done` draws."""
-        arrays = {f"leaf.{n}": np.asarray(x) for n, x in enumerate(jax.tree.leaves(carry))}
-        arrays |= {f"moments.{k}": v for k, v in moments.items()}
+        leaves = {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(carry))}
+        arrays = _joined({"carry": leaves, "moments": moments})
         write_arrays(self.folder / "state.npz", arrays | {"done": np.asarray(done)})
 
-    def load(self, like: PyTree) -> tuple[int, PyTree, dict[str, np.ndarray]] | None:
+    def load(self, like: PyTree[Any]) -> tuple[int, PyTree[np.ndarray], Arrays] | None:
         """Where the run stands, in the structure of `like`; None if it was not begun."""
         path = self.folder / "state.npz"
         if not path.exists():
             return None
         arrays = read_arrays(path)
+        done = arrays.pop("done", None)
+        groups = _grouped(arrays)
         models, structure = jax.tree.flatten(like)
-        leaves = [arrays.get(f"leaf.{n}") for n in range(len(models))]
+        leaves = [groups.get("carry", {}).get(str(n)) for n in range(len(models))]
         same = lambda x, m: x is not None and (x.shape, x.dtype) == (m.shape, m.dtype)
-        if "done" not in arrays or not all(map(same, leaves, models)):
+        if done is None or not all(map(same, leaves, models)):
             raise ValueError(f"{path} does not hold the state of this run")
-        moments = {k[8:]: v for k, v in arrays.items() if k.startswith("moments.")}
-        return int(arrays["done"]), jax.tree.unflatten(structure, leaves), moments
+        return int(done), jax.tree.unflatten(structure, leaves), groups.get("moments", {})
 
     def draws(self, num_draws: int, grain: int) -> "Draws":
         """The store of so many draws, in pieces of `grain` draws."""
@@ -78,38 +86,53 @@ class Checkpoint:
 
 
 class Draws:
-    """Draws and statistics on disk, (chain, draw, ...), by name."""
+    """Draws and statistics on disk, (chain, draw, ...), by group and name."""
 
     def __init__(self, path: Path, num_draws: int, grain: int) -> None:
         import zarr
 
-        self._group = zarr.open_group(str(path), mode="a")
+        self._root = zarr.open_group(str(path), mode="a")
         self._num_draws, self._grain = num_draws, grain
 
-    def write(self, first: int, values: dict[str, np.ndarray]) -> None:
-        """Write draws `first` and on; values are (draw, chain, ...)."""
-        for name, x in values.items():
-            x = np.swapaxes(x, 0, 1)
-            if name not in self._group:
-                self._group.create_array(
+    def write(self, first: int, groups: Groups) -> None:
+        """Write draws `first` and on; arrays are (draw, chain, ...)."""
+        for name, given in _joined(groups).items():
+            x = np.swapaxes(given, 0, 1)
+            if name not in self._root:
+                self._root.create_array(
                     name,
                     shape=(len(x), self._num_draws, *x.shape[2:]),
                     chunks=(len(x), self._grain, *(max(1, n) for n in x.shape[2:])),
                     dtype=x.dtype,
                     compressors=None,
                 )
-            array: Any = self._group[name]
+            array: Any = self._root[name]
             array[:, first : first + x.shape[1]] = x
 
-    def read(self, done: int) -> dict[str, Any]:
+    def read(self, done: int) -> dict[str, dict[str, Any]]:
         """The first `done` draws: in memory, or if all draws are there and large, on disk."""
-        members = dict(sorted(self._group.members(max_depth=None)))
+        members = dict(sorted(self._root.members(max_depth=None)))
         arrays: dict[str, Any] = {k: a for k, a in members.items() if hasattr(a, "nbytes")}
         fits = sum(a.nbytes for a in arrays.values()) * done <= IN_MEMORY * self._num_draws
-        return {k: a[:, :done] if fits or done < self._num_draws else a for k, a in arrays.items()}
+        in_memory = fits or done < self._num_draws
+        return _grouped({k: a[:, :done] if in_memory else a for k, a in arrays.items()})
 
 
-def probe(logdensity_fn: Any, position: PyTree) -> list[float]:
+def _joined(groups: Groups) -> dict[str, Any]:
+    return {
+        f"{group}/{name}": x for group, by_name in groups.items() for name, x in by_name.items()
+    }
+
+
+def _grouped(arrays: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    out: dict[str, dict[str, Any]] = {}
+    for key, x in arrays.items():
+        group, _, name = key.partition("/")
+        out.setdefault(group, {})[name] = x
+    return out
+
+
+def probe(logdensity_fn: LogDensity, position: Position) -> list[float]:
     """Values of a log density near a position, which tell one model from another."""
     flat, unravel = ravel_pytree(position)
     moves = 0.1 * jnp.sin(jnp.arange(3 * flat.size, dtype=flat.dtype)).reshape(3, -1)
@@ -117,7 +140,7 @@ def probe(logdensity_fn: Any, position: PyTree) -> list[float]:
     return [float(v) for v in values]
 
 
-def _compare(old: dict[str, Any], new: dict[str, Any], folder: Any) -> None:
+def _compare(old: dict[str, Any], new: dict[str, Any], folder: str | os.PathLike[str]) -> None:
     differences = [
         f"{key} was {old['settings'].get(key)!r} and is {value!r}"
         for key, value in new["settings"].items()

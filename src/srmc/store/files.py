@@ -36,7 +36,7 @@ def write_json(path: Path, record: Any) -> None:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An .npz file, whole."""
 
-    def write(aside):
+    def write(aside: Path) -> None:
         with open(aside, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Distributions to try a sampler on, each with exact or reference moments."""
+"""Distributions to test a sampler on, most of them with exact or reference moments."""
 
 from srmc.targets._base import Moments, Table, Target
 from srmc.targets._cox import cox

@@ -1,87 +1,86 @@
-"""What a built-in target is: a log density on a space, a place to start, and its moments."""
+"""The type of the built-in targets: a log density on a space, a start, and moments."""
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from srmc.core.target import LogDensity
+from srmc._types import Float, LogDensity, Position, PRNGKey, PyTree
 from srmc.discrete.sites import Changes
 from srmc.discrete.space import Space
-
-PyTree = Any
 
 
 class Table(NamedTuple):
     """All states of a discrete target, their log probabilities, and the log normaliser."""
 
-    states: np.ndarray
-    log_probability: np.ndarray
+    states: Float[np.ndarray, "state ..."]
+    log_probability: Float[np.ndarray, " state"]
     log_normalizer: float
 
 
 class Moments(NamedTuple):
     """Mean and variance of each coordinate; `error` is the mean's standard error, 0 if exact."""
 
-    mean: PyTree
-    variance: PyTree
-    error: PyTree
+    mean: PyTree[Float[np.ndarray, "..."]]
+    variance: PyTree[Float[np.ndarray, "..."]]
+    error: PyTree[Float[np.ndarray, "..."]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A distribution to try a sampler on.
+    """A distribution to test a sampler on.
 
     name, about
-        What to call it, and a line that says what it is.
+        A name, and a one-line description.
     logdensity_fn
-        Its log density, up to a constant.
+        The log density, up to a constant.
     position
-        A place to start from, in the structure of a draw.
+        A starting point, with the structure of a draw.
     find_moments
-        Computes the moments, if they are known; the property `moments` does it once.
+        Computes the moments; None if they are unknown. The property `moments` caches its result.
     sample
-        Draws from it exactly, given a key; None if nobody knows how.
-    space, differences
-        The discrete space that it lives on, and its one-site changes at the cost of a gradient.
+        Makes an exact draw, given a key; None if there is no exact sampler.
+    space
+        The discrete space of the target; None if it is continuous.
+    differences
+        All one-site changes of the log density at the cost of one gradient; None if not available.
     """
 
     name: str
     about: str
     logdensity_fn: LogDensity
-    position: PyTree
+    position: Position
     find_moments: Callable[[], Moments] | None = None
-    sample: Callable[[jax.Array], PyTree] | None = None
+    sample: Callable[[PRNGKey], Position] | None = None
     space: Space | None = None
     differences: Changes | None = None
 
     @functools.cached_property
     def moments(self) -> Moments | None:
-        """The exact moments, or reference values with their error; None if nobody knows."""
+        """The exact moments, or reference values with their errors; None if unknown."""
         return None if self.find_moments is None else self.find_moments()
 
     @functools.cached_property
-    def expectations(self) -> tuple[np.ndarray, np.ndarray]:
-        """E[x] and E[x x^T] of a discrete target, over all its states."""
+    def expectations(self) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "n n"]]:
+        """E[x] and E[x x^T] of a discrete target with n numbers per state, by enumeration."""
         return _sums_over_states(self)
 
     @property
-    def second_moments(self) -> np.ndarray:
-        """E[x x^T] of a discrete target, over the entries of a state."""
+    def second_moments(self) -> Float[np.ndarray, "n n"]:
+        """E[x x^T] of a discrete target with n numbers per state, by enumeration."""
         return self.expectations[1]
 
     @functools.cached_property
     def table(self) -> Table:
-        """All states with their probabilities, if these are at most 2^20."""
-        if self.space is None:
-            raise ValueError(f"target must be discrete for a table, got {self.name!r}")
-        shape = self.position.shape[:-1] if self.space.one_hot else self.position.shape
-        states = self.space.all_states(shape)
+        """All states of a discrete target with their probabilities, for at most 2^20 states."""
+        space = _space(self)
+        shape = self.position.shape[:-1] if space.one_hot else self.position.shape
+        states = space.all_states(shape)
         with jax.enable_x64(True):
             values = jax.lax.map(self.logdensity_fn, jnp.asarray(states), batch_size=2**12)
         values = np.asarray(values, float)
@@ -89,13 +88,13 @@ class Target:
         return Table(states, values - total, total)
 
 
-def enumerated(target: "Target") -> Target:
-    """The target, with moments from a sum over all states if these are at most 2^25."""
-    space: Any = target.space
+def enumerated(target: Target) -> Target:
+    """Return the discrete target with moments by enumeration, if it has at most 2^25 states."""
+    space = _space(target)
     if space.num_values ** (target.position.size // space.width) > 2**25:
         return target
 
-    def find():
+    def find() -> Moments:
         mean = target.expectations[0]
         square = np.diag(target.second_moments).reshape(mean.shape)
         return Moments(mean, square - mean**2, np.zeros_like(mean))
@@ -103,9 +102,24 @@ def enumerated(target: "Target") -> Target:
     return dataclasses.replace(target, find_moments=find)
 
 
-def _sums_over_states(target: "Target") -> tuple[np.ndarray, np.ndarray]:
-    """E[x] and E[x x^T] in double precision, in pieces of states."""
-    space: Any = target.space
+def exact(
+    mean: Float[np.ndarray, " d"], variance: Float[np.ndarray, " d"]
+) -> Callable[[], Moments]:
+    """Return a `find_moments` for moments that are known in closed form."""
+    return lambda: Moments(mean, variance, np.zeros_like(mean))
+
+
+def _space(target: Target) -> Space:
+    if target.space is None:
+        raise ValueError(f"target must be discrete, got {target.name!r}")
+    return target.space
+
+
+def _sums_over_states(
+    target: Target,
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "n n"]]:
+    """E[x] and E[x x^T] in double precision, summed over blocks of states."""
+    space = _space(target)
     shape = target.position.shape
     sites = target.position.size // space.width
     digits = space.num_values ** np.arange(sites)
@@ -126,8 +140,3 @@ def _sums_over_states(target: "Target") -> tuple[np.ndarray, np.ndarray]:
             square = keep * square + (weights[:, None] * flat).T @ flat
             top = new_top
     return (mean / total).reshape(shape), square / total
-
-
-def exact(mean: PyTree, variance: PyTree) -> Callable[[], Moments]:
-    """Moments that are known in closed form."""
-    return lambda: Moments(mean, variance, jax.tree.map(lambda m: 0.0 * m, mean))

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count
+from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Moments, Target
 
 
 def cox(side: int = 16, seed: int = 0) -> Target:
-    """Counts on a grid of `side`^2 cells; the parameters are the whitened log rates.
+    """Posterior of the whitened log rates of a Cox process, given counts on `side`^2 cells.
 
-    The log rate is a Gaussian process with mean 1, variance 1 and covariance
-    exp(-distance / 0.2) on the unit square. Reference moments exist for the default alone.
+    The log rate is a Gaussian process with mean 1 and covariance exp(-distance / 0.2) on the unit
+    square; the counts are simulated. Reference moments exist for the default arguments only.
     """
     check_count("side", side, at_least=2)
     dim = side**2
@@ -25,15 +26,15 @@ def cox(side: int = 16, seed: int = 0) -> Target:
     rng = np.random.RandomState(seed)
     counts = rng.poisson(np.exp(1 + root @ rng.standard_normal(dim))).astype(float)
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
         log_rate = 1 + root.astype(x.dtype) @ x
         likelihood = jnp.sum(counts.astype(x.dtype) * log_rate - jnp.exp(log_rate))
         return likelihood - 0.5 * jnp.sum(x**2)
 
-    def moments():
+    def moments() -> Moments:
         if (side, seed) != (16, 0):
             raise ValueError(
-                f"cox has reference moments for side=16, seed=0 alone, got {side} and {seed}"
+                f"cox has reference moments for side=16 and seed=0 only, got {side} and {seed}"
             )
         stored = json.loads((files("srmc.targets") / "cox.json").read_text())
         return Moments(*(np.array(stored[name]) for name in ("mean", "variance", "error")))

@@ -1,25 +1,26 @@
-"""Two-scale and curved targets whose moments are known: the banana and the funnel."""
+"""Curved targets with known moments: the banana and the funnel."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.targets._base import Target, exact
 
 
 def banana(scale: float = 2.0, bend: float = 0.5) -> Target:
-    """x0 ~ N(0, scale^2), x1 given x0 ~ N(bend (x0^2 - scale^2), 1)."""
+    """A bent Gaussian: x0 ~ N(0, scale^2), x1 given x0 ~ N(bend (x0^2 - scale^2), 1)."""
     check_number("scale", scale, above=0.0)
     check_number("bend", bend)
 
-    def ridge(x0):
+    def ridge(x0: Scalar) -> Scalar:
         return bend * (x0**2 - scale**2)
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, "2"]) -> Scalar:
         return -0.5 * ((x[0] / scale) ** 2 + (x[1] - ridge(x[0])) ** 2)
 
-    def sample(key):
+    def sample(key: PRNGKey) -> Float[Array, "2"]:
         z = jax.random.normal(key, (2,))
         return jnp.stack([scale * z[0], ridge(scale * z[0]) + z[1]])
 
@@ -34,16 +35,16 @@ def banana(scale: float = 2.0, bend: float = 0.5) -> Target:
 
 
 def funnel(dim: int = 5, scale: float = 3.0) -> Target:
-    """Neal's funnel: x0 ~ N(0, scale^2), the other x_i given x0 ~ N(0, exp(x0))."""
+    """Neal's funnel: x0 ~ N(0, scale^2), and x_i given x0 ~ N(0, exp(x0)) for i > 0."""
     check_count("dim", dim, at_least=2)
     check_number("scale", scale, above=0.0)
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
         neck, rest = x[0], x[1:]
         square = jnp.sum(rest**2) * jnp.exp(-neck)
         return -0.5 * ((neck / scale) ** 2 + (dim - 1) * neck + square)
 
-    def sample(key):
+    def sample(key: PRNGKey) -> Float[Array, " d"]:
         z = jax.random.normal(key, (dim,))
         neck = scale * z[:1]
         return jnp.concatenate([neck, jnp.exp(neck / 2) * z[1:]])

@@ -1,8 +1,9 @@
-"""Eight schools (Rubin 1981), non-centred: real data, a funnel in disguise, and exact moments."""
+"""Eight schools (Rubin, 1981): real data, a funnel-shaped posterior, and exact moments."""
 
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._types import Array, Scalar
 from srmc.targets._base import Moments, Target
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
@@ -10,13 +11,15 @@ ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
 
 def eight_schools(centred: bool = False) -> Target:
-    """mu ~ N(0, 5^2), tau ~ half-Cauchy(5), theta_j ~ N(mu, tau^2), effect_j ~ N(theta_j, e_j^2).
+    """Posterior of a hierarchical model for the effects of coaching in eight schools.
 
-    Non-centred, the parameters are theta_raw_j = (theta_j - mu) / tau in place of theta_j.
+    mu ~ N(0, 5^2), tau ~ half-Cauchy(5), theta_j ~ N(mu, tau^2), effect_j ~ N(theta_j, e_j^2). The
+    parameters are mu, log_tau and theta_raw_j = (theta_j - mu) / tau; `centred=True` uses theta_j
+    in place of theta_raw_j.
     """
     effects = "theta" if centred else "theta_raw"
 
-    def logdensity(x):
+    def logdensity(x: dict[str, Array]) -> Scalar:
         tau = jnp.exp(x["log_tau"])
         raw = (x["theta"] - x["mu"]) / tau if centred else x["theta_raw"]
         prior = (
@@ -40,10 +43,10 @@ def eight_schools(centred: bool = False) -> Target:
 
 
 def quadrature(num: int = 1200, centred: bool = False) -> tuple[Moments, dict[str, float]]:
-    """The moments, and E[tau] beside them.
+    """Return the moments, and E[tau], by quadrature on a grid of `num` x `num` points.
 
-    Given (mu, log tau) the effects are independent and Gaussian, so that two dimensions remain;
-    the trapezoidal rule is exact to many digits on them.
+    Given (mu, log tau), the effects are independent Gaussians and are integrated analytically. In
+    the two remaining dimensions the trapezoidal rule is accurate to many digits.
     """
     effects = "theta" if centred else "theta_raw"
     mu = np.linspace(-30, 40, num)[:, None, None]
@@ -58,7 +61,11 @@ def quadrature(num: int = 1200, centred: bool = False) -> tuple[Moments, dict[st
     )
     weight = np.exp(log_posterior - log_posterior.max())
     weight /= weight.sum()
-    average = lambda f: np.sum(weight * f, axis=(0, 1))
+
+    def average(f: np.ndarray) -> np.ndarray:
+        total: np.ndarray = np.sum(weight * f, axis=(0, 1))
+        return total
+
     given_mean = tau * (EFFECTS - mu) / marginal
     given_variance = ERRORS**2 / marginal
     if centred:

@@ -1,10 +1,12 @@
-"""Gaussian targets, alone and mixed."""
+"""Gaussian targets, their mixtures, and the Student t."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.targets._base import Target, exact
 
 
@@ -15,8 +17,8 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
     i = np.arange(dim)
     cholesky = np.linalg.cholesky(correlation ** np.abs(i[:, None] - i).astype(float))
 
-    def logdensity(x):
-        # An AR(1) process: x_i - correlation x_{i-1} is white.
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
+        # x is an AR(1) process, so that x_i - correlation x_{i-1} is white noise.
         innovation = (x[1:] - correlation * x[:-1]) / (1 - correlation**2) ** 0.5
         return -0.5 * (x[0] ** 2 + jnp.sum(innovation**2))
 
@@ -30,26 +32,33 @@ def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:
     )
 
 
-def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1.0)) -> Target:
-    """A mixture of isotropic Gaussians; the default is the trap of figure 1 of the paper."""
+def mixture(
+    weights: ArrayLike = (0.8, 0.2),
+    means: ArrayLike = ((-2.0, 0.0), (2.0, 0.0)),
+    scales: ArrayLike = (0.18, 1.0),
+) -> Target:
+    """A mixture of isotropic Gaussians; the default is the trap of figure 1 of the paper.
+
+    For k components in d dimensions, `weights` and `scales` have shape (k,) and `means` (k, d).
+    """
     w, mu, sd = (np.asarray(a, float) for a in (weights, means, scales))
     check_number("weights", w, above=0.0, scalar=False)
     check_number("scales", sd, above=0.0, scalar=False)
     check_number("means", mu, scalar=False)
     if not (mu.ndim == 2 and w.shape == sd.shape == mu.shape[:1]):
         raise ValueError(
-            "weights, means and scales must have one entry a component, "
+            "weights, means and scales must have one entry per component, "
             f"got shapes {w.shape}, {mu.shape} and {sd.shape}"
         )
     w = w / w.sum()
     dim = mu.shape[1]
     mean = w @ mu
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
         square = jnp.sum((x[None] - mu) ** 2, axis=1)
         return jax.nn.logsumexp(np.log(w) - dim * np.log(sd) - 0.5 * square / sd**2)
 
-    def sample(key):
+    def sample(key: PRNGKey) -> Float[Array, " d"]:
         which, noise = jax.random.split(key)
         k = jax.random.categorical(which, np.log(w))
         return jnp.asarray(mu)[k] + jnp.asarray(sd)[k] * jax.random.normal(noise, (dim,))
@@ -65,7 +74,10 @@ def mixture(weights=(0.8, 0.2), means=((-2.0, 0.0), (2.0, 0.0)), scales=(0.18, 1
 
 
 def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed: int = 0) -> Target:
-    """A Gaussian whose variances run from 1 to `condition`, along the axes or along random ones."""
+    """A Gaussian with variances from 1 to `condition`, along the axes or in random directions.
+
+    `rotate=True` draws the directions with `seed`.
+    """
     check_count("dim", dim, at_least=2)
     check_number("condition", condition, at_least=1.0)
     scales = np.geomspace(1.0, condition**0.5, dim)
@@ -74,7 +86,7 @@ def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed:
         normal = np.random.RandomState(seed).standard_normal((dim, dim))
         axes = np.linalg.qr(normal)[0]
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
         return -0.5 * jnp.sum((axes.T.astype(x.dtype) @ x / scales.astype(x.dtype)) ** 2)
 
     return Target(
@@ -89,14 +101,14 @@ def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed:
 
 
 def student_t(dim: int = 10, degrees: float = 3.0) -> Target:
-    """A multivariate Student t with unit scale."""
+    """A multivariate Student t distribution with unit scale."""
     check_count("dim", dim)
     check_number("degrees", degrees, above=2.0)
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
         return -0.5 * (degrees + dim) * jnp.log1p(jnp.sum(x**2) / degrees)
 
-    def sample(key):
+    def sample(key: PRNGKey) -> Float[Array, " d"]:
         normal, chi = jax.random.split(key)
         chi_square = 2 * jax.random.gamma(chi, degrees / 2)
         return jax.random.normal(normal, (dim,)) * jnp.sqrt(degrees / chi_square)

@@ -1,4 +1,4 @@
-"""Reference moments of a unimodal posterior by importance sampling, independent of any chain."""
+"""Reference moments of a unimodal posterior by importance sampling, without Markov chains."""
 
 import jax
 import jax.numpy as jnp
@@ -6,26 +6,35 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import norm, qmc
 
-from srmc.core.target import LogDensity
+from srmc._types import Array, Float, LogDensity, Scalar
 from srmc.targets._base import Moments
 
 
 def importance_moments(
     logdensity_fn: LogDensity, dim: int, log2_draws: int = 14, replicates: int = 16
 ) -> Moments:
-    """Moments under a Student-t proposal (8 degrees) at the mode, over scrambled Sobol points.
+    """Estimate the moments with a Student t proposal at the mode and scrambled Sobol points.
 
-    The error is the standard error over independent scramblings.
+    The proposal has 8 degrees of freedom. The error is the standard error over independent
+    scramblings.
     """
-    value_and_grad = jax.jit(jax.value_and_grad(lambda x: -logdensity_fn(x)))
-    numpy_floats = lambda out: tuple(np.asarray(o, float) for o in out)
-    fit = minimize(lambda x: numpy_floats(value_and_grad(x)), np.zeros(dim), jac=True)
-    precision = np.asarray(jax.hessian(lambda x: -logdensity_fn(x))(fit.x), float)
+
+    def energy(x: Float[Array, " d"]) -> Scalar:
+        return -logdensity_fn(x)
+
+    value_and_grad = jax.jit(jax.value_and_grad(energy))
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = value_and_grad(x)
+        return float(value), np.asarray(gradient, float)
+
+    fit = minimize(objective, np.zeros(dim), jac=True)
+    precision = np.asarray(jax.hessian(energy)(fit.x), float)
     root = np.linalg.cholesky(np.linalg.inv(precision))
     log_target = jax.jit(jax.vmap(logdensity_fn))
     degrees = 8
 
-    def replicate(seed):
+    def replicate(seed: int) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
         u = qmc.Sobol(dim + degrees // 2, seed=seed).random_base2(log2_draws)
         chi_square = -2 * np.sum(np.log1p(-u[:, dim:]), axis=1, keepdims=True)
         z = norm.ppf(u[:, :dim]) / np.sqrt(chi_square / degrees)

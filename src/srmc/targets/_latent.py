@@ -1,31 +1,32 @@
-"""Discrete targets of machine learning: a Boltzmann machine, a factorial HMM, a network."""
+"""Discrete targets from machine learning: Boltzmann machine, factorial HMM, neural network."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Float, Scalar
 from srmc.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated
 
 
 def rbm(
-    weights: Any = None,
-    visible_bias: Any = 0.0,
-    hidden_bias: Any = 0.0,
+    weights: ArrayLike | None = None,
+    visible_bias: ArrayLike = 0.0,
+    hidden_bias: ArrayLike = 0.0,
     *,
     num_visible: int = 784,
     num_hidden: int = 500,
     scale: float = 0.05,
     seed: int = 0,
 ) -> Target:
-    """A restricted Boltzmann machine, its hidden units summed out.
+    """A restricted Boltzmann machine with its hidden units summed out.
 
-    log pi(v) = b·v + sum_h log(1 + exp(c_h + w_h·v)) with `weights` w of shape (hidden, visible);
-    if these are not given, normal numbers of the given scale.
+    log pi(v) = b·v + sum_h log(1 + exp(c_h + w_h·v)), where b and c are the biases and `weights` w
+    has shape (hidden, visible). By default the weights are normal with standard deviation `scale`.
     """
     if weights is None:
         check_count("num_visible", num_visible)
@@ -38,17 +39,19 @@ def rbm(
     hidden, visible = w.shape
     b = np.broadcast_to(np.asarray(visible_bias, float), (visible,))
     c = np.broadcast_to(np.asarray(hidden_bias, float), (hidden,))
-    inputs = lambda x: c.astype(x.dtype) + w.astype(x.dtype) @ x
-    # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)); one logarithm serves the
-    # product of so many hidden units as cannot overflow.
+    # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)). Logarithms are slow, so
+    # that each is taken of a product over a group of hidden units, small enough not to overflow.
     group = int(np.clip(40 / max(np.abs(w).max(initial=0.0), 1e-3), 1, 16))
     padded = np.pad(w, ((0, -hidden % group), (0, 0)))
     rise, fall = (np.expm1(s * padded).reshape(-1, group, visible) for s in (1, -1))
 
-    def logdensity(x):
+    def inputs(x: Float[Array, " visible"]) -> Float[Array, " hidden"]:
+        return jnp.asarray(c.astype(x.dtype)) + jnp.asarray(w.astype(x.dtype)) @ x
+
+    def logdensity(x: Float[Array, " visible"]) -> Scalar:
         return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
 
-    def differences(x):
+    def differences(x: Float[Array, " visible"]) -> Float[Array, " visible"]:
         active = jax.nn.sigmoid(inputs(x))
         active = jnp.pad(active, (0, -hidden % group)).reshape(-1, group, 1)
         up, down = (table.astype(x.dtype) for table in (rise, fall))
@@ -77,9 +80,10 @@ def factorial_hmm(
     noise: float = 0.5,
     seed: int = 0,
 ) -> Target:
-    """Binary chains that each stay with a probability; their weighted sum is seen with noise.
+    """Posterior of binary hidden chains whose weighted sum is observed with Gaussian noise.
 
-    The state is (time, factor); the data are drawn from the model.
+    Each chain keeps its value with probability `stay`. A state has shape (time, factor); the data
+    are simulated from the model.
     """
     check_count("length", length, at_least=2)
     check_count("num_factors", num_factors)
@@ -92,11 +96,11 @@ def factorial_hmm(
     )
     hidden = np.cumsum(switches, axis=0) % 2
     seen = hidden @ weights + noise * rng.normal(size=length)
-    log_odds = np.log(stay / (1 - stay))
+    log_odds: float = np.log(stay / (1 - stay))
 
-    def logdensity(x):
+    def logdensity(x: Float[Array, "time factor"]) -> Scalar:
         agree = x[1:] * x[:-1] + (1 - x[1:]) * (1 - x[:-1])
-        error = seen.astype(x.dtype) - x @ weights.astype(x.dtype)
+        error = jnp.asarray(seen.astype(x.dtype)) - x @ weights.astype(x.dtype)
         return log_odds * jnp.sum(agree) - 0.5 * jnp.sum(error**2) / noise**2
 
     return enumerated(
@@ -110,10 +114,15 @@ def factorial_hmm(
     )
 
 
-def ebm(energy: Callable[[jax.Array], jax.Array], shape: Any, space: Space | None = None) -> Target:
-    """log pi(x) = -energy(x), with any function or Equinox module that returns one number.
+def ebm(
+    energy: Callable[[Float[Array, "..."]], Array],
+    shape: int | Sequence[int],
+    space: Space | None = None,
+) -> Target:
+    """An energy-based model, log pi(x) = -energy(x).
 
-    `shape` is that of the sites; a state of a `Categorical` space has one axis more.
+    `energy` is any function or Equinox module that returns one number. `shape` is the shape of the
+    sites; a state of a `Categorical` space has one more axis. The default space is `Binary()`.
     """
     space = Binary() if space is None else space
     if not callable(energy):

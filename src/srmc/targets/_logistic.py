@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count
+from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Target
 from srmc.targets._importance import importance_moments
 
@@ -12,12 +14,12 @@ from srmc.targets._importance import importance_moments
 def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:
     """The posterior of the paper's logistic regression on synthetic data (eq:logistic_posterior).
 
-    Rows of the design are N(0, V) with V_ij = 0.5^|i - j|; coefficients, true and a priori, are
-    standard normal.
+    The rows of the design are N(0, V) with V_ij = 0.5^|i - j|. The true coefficients are drawn from
+    the prior, which is standard normal.
     """
     check_count("num_data", num_data)
     check_count("dim", dim)
-    rng = np.random.RandomState(seed)  # its stream is frozen, so the data never change
+    rng = np.random.RandomState(seed)  # NumPy guarantees its stream, so the data never change
     i = np.arange(dim)
     cholesky = np.linalg.cholesky(0.5 ** np.abs(i[:, None] - i))
     design = rng.standard_normal((num_data, dim)) @ cholesky.T
@@ -32,9 +34,9 @@ def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:
 
 
 def breast_cancer() -> Target:
-    """Logistic regression on the Wisconsin breast cancer data, 30 standardised covariates and 1.
+    """Logistic regression on the Wisconsin breast cancer data, which come with scikit-learn.
 
-    The data come with scikit-learn.
+    There are 30 standardised covariates and an intercept.
     """
     try:
         from sklearn.datasets import load_breast_cancer
@@ -47,21 +49,23 @@ def breast_cancer() -> Target:
     return logistic_posterior("breast_cancer", about, design, data.target.astype(float))
 
 
-def logistic_posterior(name: str, about: str, design: np.ndarray, labels: np.ndarray) -> Target:
-    """The posterior of logistic coefficients, a priori N(0, I), given a design and 0/1 labels."""
-    design, labels = np.asarray(design, float), np.asarray(labels, float)
-    if design.ndim != 2 or labels.shape != design.shape[:1]:
-        raise ValueError(
-            "design must be a matrix with a row a label, "
-            f"got shapes {design.shape} and {labels.shape}"
-        )
-    if not np.all((labels == 0) | (labels == 1)):
-        raise ValueError(f"labels must be 0 or 1, got {np.unique(labels)[:5]}")
-    dim = design.shape[1]
+def logistic_posterior(name: str, about: str, design: ArrayLike, labels: ArrayLike) -> Target:
+    """The posterior of logistic regression coefficients with prior N(0, I).
 
-    def logdensity(x):
-        logit = design.astype(x.dtype) @ x
-        return jnp.sum(labels.astype(x.dtype) * logit - jax.nn.softplus(logit)) - 0.5 * x @ x
+    `design` has shape (row, d), and `labels` holds one 0 or 1 per row.
+    """
+    rows, y = np.asarray(design, float), np.asarray(labels, float)
+    if rows.ndim != 2 or y.shape != rows.shape[:1]:
+        raise ValueError(
+            f"design must be a matrix with one row per label, got shapes {rows.shape} and {y.shape}"
+        )
+    if not np.all((y == 0) | (y == 1)):
+        raise ValueError(f"labels must be 0 or 1, got {np.unique(y)[:5]}")
+    dim = rows.shape[1]
+
+    def logdensity(x: Float[Array, " d"]) -> Scalar:
+        logit = rows.astype(x.dtype) @ x
+        return jnp.sum(y.astype(x.dtype) * logit - jax.nn.softplus(logit)) - 0.5 * x @ x
 
     return Target(
         name, about, logdensity, jnp.zeros(dim), lambda: importance_moments(logdensity, dim)

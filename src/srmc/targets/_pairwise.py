@@ -1,19 +1,25 @@
-"""Discrete targets with pairwise interactions on a graph: Bernoulli, Ising, Potts."""
+"""Discrete targets on graphs: independent sites, and the Ising and Potts models."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Float, Int, LogDensity, PRNGKey, Scalar
+from srmc.discrete.sites import Changes
 from srmc.discrete.space import Binary, Categorical, Space
 from srmc.targets._base import Target, enumerated, exact
 
+State: TypeAlias = Float[Array, "site ..."]
+ValueAndSlope: TypeAlias = Callable[[State], tuple[Scalar, State]]
 
-def lattice(rows: int, columns: int, periodic: bool = True) -> np.ndarray:
-    """The edges of a rectangular lattice, (edge, 2), its sites counted row by row.
+
+def lattice(rows: int, columns: int, periodic: bool = True) -> Int[np.ndarray, "edge 2"]:
+    """Return the edges of a rectangular lattice, whose sites are numbered row by row.
 
     >>> len(lattice(4, 4)), len(lattice(4, 4, periodic=False))
     (32, 24)
@@ -29,37 +35,44 @@ def lattice(rows: int, columns: int, periodic: bool = True) -> np.ndarray:
     return np.unique(np.sort(edges, axis=1), axis=0)
 
 
-def bernoulli(probabilities: Any = (0.1, 0.3, 0.5, 0.9)) -> Target:
-    """Independent sites that are 1 with these probabilities."""
+def bernoulli(probabilities: ArrayLike = (0.1, 0.3, 0.5, 0.9)) -> Target:
+    """Independent binary sites, each equal to 1 with its own probability."""
     p = np.atleast_1d(np.asarray(probabilities, float))
     if p.ndim != 1 or not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must be numbers in (0, 1), got {probabilities!r}")
     logits = np.log(p / (1 - p))
+
+    def sample(key: PRNGKey) -> State:
+        return jax.random.bernoulli(key, p.astype(np.float32)).astype(float)
+
     return Target(
         "bernoulli",
         f"{len(p)} independent sites",
         lambda x: jnp.vdot(logits.astype(x.dtype), x),
         jnp.zeros(len(p)),
         exact(p, p * (1 - p)),
-        lambda key: jax.random.bernoulli(key, p.astype(np.float32)).astype(float),
+        sample,
         Binary(),
         lambda x: logits.astype(x.dtype) * (1 - 2 * x),
     )
 
 
-def ising(graph: Any = None, coupling: Any = 0.3, field: Any = 0.1) -> Target:
-    """log pi = sum_edges J_ij s_i s_j + sum_i b_i s_i with spins s = 2 x - 1, x in {0, 1}.
+def ising(
+    graph: ArrayLike | None = None, coupling: ArrayLike = 0.3, field: ArrayLike = 0.1
+) -> Target:
+    """The Ising model on a graph.
 
-    `graph` is an array of edges, such as `lattice(4, 4)`, the default; `coupling` a number or one
-    for each edge, `field` a number or one for each site.
+    log pi(x) = sum_edges J_ij s_i s_j + sum_i b_i s_i, with x in {0, 1} and spins s = 2 x - 1.
+    `graph` is an array of edges, (edge, 2), by default `lattice(4, 4)`. `coupling` J is a number or
+    one number per edge, and `field` b a number or one number per site.
     """
-    edges, coupling, field = _graph(graph, coupling, field)
-    sites = len(field)
-    energy = _pairwise(edges, coupling, sites)
+    edges, couplings, fields = _graph(graph, coupling, field)
+    sites = len(fields)
+    neighbour_sum = _neighbour_sum(edges, couplings, sites)
 
-    def value_and_slope(x):
-        spins, b = 2 * x - 1, field.astype(x.dtype)
-        pull = energy(spins)
+    def value_and_slope(x: State) -> tuple[Scalar, State]:
+        spins, b = 2 * x - 1, fields.astype(x.dtype)
+        pull = neighbour_sum(spins)
         return jnp.vdot(spins, pull / 2 + b), 2 * (pull + b)
 
     return enumerated(
@@ -74,19 +87,25 @@ def ising(graph: Any = None, coupling: Any = 0.3, field: Any = 0.1) -> Target:
     )
 
 
-def potts(graph: Any = None, num_values: int = 3, coupling: Any = 0.5, field: Any = 0.0) -> Target:
-    """log pi = sum_edges J_ij [x_i = x_j] + sum_i b_i·x_i on one-hot rows x_i.
+def potts(
+    graph: ArrayLike | None = None,
+    num_values: int = 3,
+    coupling: ArrayLike = 0.5,
+    field: ArrayLike = 0.0,
+) -> Target:
+    """The Potts model on a graph, with `num_values` values per site.
 
-    `graph` and `coupling` are as for `ising`; `field` is a number or a row for each site.
+    log pi(x) = sum_edges J_ij [x_i = x_j] + sum_i b_i·x_i, with one-hot rows x_i. `graph` and
+    `coupling` J are as for `ising`; `field` b is a number, one row, or one row per site.
     """
     space = Categorical(num_values)
-    edges, coupling, _ = _graph(graph, coupling, 0.0)
+    edges, couplings, _ = _graph(graph, coupling, 0.0)
     sites = int(edges.max()) + 1
     rows = np.broadcast_to(np.asarray(field, float), (sites, num_values))
-    energy = _pairwise(edges, coupling, sites)
+    neighbour_sum = _neighbour_sum(edges, couplings, sites)
 
-    def value_and_slope(x):
-        pull, b = energy(x), rows.astype(x.dtype)
+    def value_and_slope(x: State) -> tuple[Scalar, State]:
+        pull, b = neighbour_sum(x), rows.astype(x.dtype)
         return jnp.vdot(x, pull / 2 + b), pull + b
 
     return enumerated(
@@ -101,7 +120,10 @@ def potts(graph: Any = None, num_values: int = 3, coupling: Any = 0.5, field: An
     )
 
 
-def _graph(graph, coupling, field):
+def _graph(
+    graph: ArrayLike | None, coupling: ArrayLike, field: ArrayLike
+) -> tuple[Int[np.ndarray, "edge 2"], Float[np.ndarray, " edge"], Float[np.ndarray, " site"]]:
+    """Check a graph, and return its edges with one coupling per edge and one field per site."""
     edges = np.asarray(lattice(4, 4) if graph is None else graph)
     if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
         raise ValueError(f"graph must be pairs of site numbers, (edge, 2), got {edges.shape}")
@@ -117,8 +139,10 @@ def _graph(graph, coupling, field):
     )
 
 
-def _pairwise(edges: np.ndarray, coupling: np.ndarray, sites: int) -> Callable:
-    """s -> sum_j J_ij s_j, by a table of neighbours, or a matrix where there are many."""
+def _neighbour_sum(
+    edges: Int[np.ndarray, "edge 2"], coupling: Float[np.ndarray, " edge"], sites: int
+) -> Callable[[State], State]:
+    """The map s -> sum_j J_ij s_j, by a table of neighbours, or by a matrix if they are many."""
     both = np.concatenate([edges, edges[:, ::-1]])
     weight = np.concatenate([coupling, coupling])
     order = np.argsort(both[:, 0], kind="stable")
@@ -127,34 +151,35 @@ def _pairwise(edges: np.ndarray, coupling: np.ndarray, sites: int) -> Callable:
     if 4 * degree.max() > sites:
         matrix = np.zeros((sites, sites))
         np.add.at(matrix, (both[:, 0], both[:, 1]), weight)
-        return lambda s: matrix.astype(s.dtype) @ s
+        return lambda s: jnp.asarray(matrix.astype(s.dtype)) @ s
     rank = np.arange(len(both)) - np.repeat(np.cumsum(degree) - degree, degree)
     neighbour = np.zeros((sites, degree.max()), np.int32)
     table = np.zeros((sites, degree.max()))
     neighbour[both[:, 0], rank], table[both[:, 0], rank] = both[:, 1], weight
 
-    def apply(s):
-        weights = table.astype(s.dtype).reshape(table.shape + (1,) * (s.ndim - 1))
-        return sum(weights[:, k] * s[neighbour[:, k]] for k in range(table.shape[1]))
+    def apply(s: State) -> State:
+        weights = jnp.asarray(table.astype(s.dtype)).reshape(table.shape + (1,) * (s.ndim - 1))
+        terms = (weights[:, k] * s[neighbour[:, k]] for k in range(table.shape[1]))
+        return sum(terms, start=jnp.zeros_like(s))
 
     return apply
 
 
-def _with_slope(value_and_slope: Callable) -> Callable:
-    """A function with a gradient of its own, since that of a gather is a slow scatter."""
+def _with_slope(value_and_slope: ValueAndSlope) -> LogDensity:
+    """The log density with an explicit gradient; JAX would turn the gather into a slow scatter."""
 
     @jax.custom_jvp
-    def function(x):
+    def function(x: State) -> Scalar:
         return value_and_slope(x)[0]
 
     @function.defjvp
-    def jvp(primals, tangents):
+    def jvp(primals: tuple[State], tangents: tuple[State]) -> tuple[Scalar, Scalar]:
         value, slope = value_and_slope(primals[0])
         return value, jnp.vdot(slope, tangents[0])
 
     return function
 
 
-def _linear(space: Space, value_and_slope: Callable) -> Callable:
-    """One-site changes of a function that is linear in each site."""
+def _linear(space: Space, value_and_slope: ValueAndSlope) -> Changes:
+    """One-site changes of a log density that is linear in each site."""
     return lambda x: space.linear(x, value_and_slope(x)[1])

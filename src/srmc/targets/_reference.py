@@ -1,4 +1,4 @@
-"""Makes cox.json, by long plain runs: `python -m srmc.targets._reference`."""
+"""Make cox.json from long NUTS runs: `python -m srmc.targets._reference`."""
 
 import json
 from pathlib import Path
@@ -6,28 +6,38 @@ from pathlib import Path
 import blackjax
 import jax
 import numpy as np
+from blackjax.mcmc.hmc import HMCState
 
+from srmc._types import Array, Float, PRNGKey
 from srmc.targets._cox import cox
 
 
 def main(num_chains: int = 32, num_warmup: int = 1000, num_draws: int = 4000) -> None:
-    """NUTS; the means with a first-order control variate, errors from the spread over chains."""
+    """Run NUTS and write the moments to cox.json.
+
+    Means use a first-order control variate, and their errors come from the spread over chains.
+    """
     logp = cox().logdensity_fn
     starts = jax.random.normal(jax.random.key(1), (num_chains, 256))
 
     @jax.jit
     @jax.vmap
-    def run(key, x):
+    def run(
+        key: PRNGKey, x: Float[Array, " d"]
+    ) -> tuple[Float[Array, "draw d"], Float[Array, "draw d"]]:
         warm_key, run_key = jax.random.split(key)
         adaptation = blackjax.window_adaptation(blackjax.nuts, logp)
         (state, parameters), _ = adaptation.run(warm_key, x, num_warmup)
         kernel = blackjax.nuts(logp, **parameters)
 
-        def one(state, key):
+        def one(
+            state: HMCState, key: PRNGKey
+        ) -> tuple[HMCState, tuple[Float[Array, " d"], Float[Array, " d"]]]:
             state, _ = kernel.step(key, state)
             return state, (state.position, state.logdensity_grad)
 
-        return jax.lax.scan(one, state, jax.random.split(run_key, num_draws))[1]
+        _, (draws, scores) = jax.lax.scan(one, state, jax.random.split(run_key, num_draws))
+        return draws, scores
 
     out = run(jax.random.split(jax.random.key(0), num_chains), starts)
     draws, scores = (np.asarray(a, np.float64) for a in out)
@@ -44,5 +54,5 @@ def main(num_chains: int = 32, num_warmup: int = 1000, num_draws: int = 4000) ->
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_enable_x64", True)
-    main()
+    with jax.enable_x64(True):
+        main()

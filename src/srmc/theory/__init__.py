@@ -1,8 +1,8 @@
-"""The limit theorem of repelled chains as software: what a run will do, before it is run.
+"""The paper's limit theorem as functions: predict what repellence will do before a run.
 
-A `Case` is what the theorem needs of a target, its kernel and a function f. It comes from a finite
-chain (`finite`), a Gaussian (`gaussian`) or the draws of a base run (`estimate`), and is given as
-`asymptotic_covariance(*case, alpha=1, rho=1)`.
+A `Case` holds what the theorem needs to know about a target, its kernel and a function f. It comes
+from a finite chain (`finite`), a Gaussian (`gaussian`) or the draws of a base run (`estimate`), and
+is passed on as `asymptotic_covariance(*case, alpha=1, rho=1)`.
 """
 
 from srmc.theory._assumption import Tails, check_tails

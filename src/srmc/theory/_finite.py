@@ -1,34 +1,51 @@
-"""Repelled chains on a few states, where everything about them is known."""
+"""Repelled chains on finite state spaces, where the limit theorem can be checked exactly."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number
+from srmc._types import Array, Float, Int, PRNGKey
 from srmc.core.history import Gain
 
-ArrayLike = Any
+Tables: TypeAlias = tuple[
+    Float[Array, " state"],
+    Float[Array, "state state"],
+    Float[Array, "state d"],
+    Float[Array, "state m"],
+]
+Carry: TypeAlias = tuple[
+    Int[Array, " replicate"],
+    Float[Array, "replicate d"],
+    Float[Array, "replicate m"],
+    Float[Array, "replicate m"],
+]
 
 
 class Simulated(NamedTuple):
-    """After the last step, for each replicate: the history, and the errors of two estimates of f.
+    """The history and the errors of two estimates of E[f] after the last step, per replicate.
 
-    theta, mean
-        theta_n and mu_n - mu, both over sqrt(gamma_n), as in eq:CLT.
+    theta
+        theta_n / sqrt(gamma_n), as in eq:CLT.
+    mean
+        (mu_n - mu) / sqrt(gamma_n), where mu_n averages f with the history's gain.
     average
         sqrt(n) times the error of the plain average.
     """
 
-    theta: np.ndarray
-    mean: np.ndarray
-    average: np.ndarray
+    theta: Float[np.ndarray, "replicate d"]
+    mean: Float[np.ndarray, "replicate m"]
+    average: Float[np.ndarray, "replicate m"]
 
 
-def metropolis(stationary: ArrayLike, proposal: ArrayLike) -> np.ndarray:
-    """The transition matrix of Metropolis and Hastings' kernel.
+def metropolis(stationary: ArrayLike, proposal: ArrayLike) -> Float[np.ndarray, "state state"]:
+    """Return the transition matrix of the Metropolis-Hastings kernel.
+
+    `stationary` has shape (state,), and `proposal` is a transition matrix, (state, state).
 
     >>> metropolis([0.25, 0.75], [[0.5, 0.5], [0.5, 0.5]]).round(3).tolist()
     [[0.5, 0.5], [0.167, 0.833]]
@@ -41,7 +58,7 @@ def metropolis(stationary: ArrayLike, proposal: ArrayLike) -> np.ndarray:
 
 
 def simulate(
-    rng_key: jax.Array,
+    rng_key: PRNGKey,
     stationary: ArrayLike,
     proposal: ArrayLike,
     features: ArrayLike,
@@ -52,10 +69,11 @@ def simulate(
     num_steps: int,
     num_replicates: int,
 ) -> Simulated:
-    """Run the paper's loop around Metropolis' kernel, on states 0, 1, ..., from `stationary`.
+    """Simulate the paper's loop around a Metropolis-Hastings kernel on a finite state space.
 
-    The bent target is stationary times exp(-alpha theta·features), features (state, d) and values
-    (state, m). The gain is `srmc.gain(...)`.
+    Each replicate starts from `stationary`. The surrogate is proportional to
+    stationary exp(-alpha theta·features), where `features` has shape (state, d) and `values`, which
+    hold f, has shape (state, m). `gain` is made by `srmc.gain`.
     """
     if not isinstance(gain, Gain):
         raise TypeError(f"gain must be srmc.gain(...), got {gain!r}")
@@ -63,25 +81,36 @@ def simulate(
     check_count("num_steps", num_steps)
     check_count("num_replicates", num_replicates)
     pi = np.asarray(stationary, float)
-    values = np.asarray(values, float)
-    as_float = lambda x: jnp.asarray(np.asarray(x, float))
-    tables = tuple(as_float(x) for x in (np.log(pi), proposal, features, values - pi @ values))
-    scales = tuple(map(float, (gain.rho, gain.scale, gain.delay)))
-    out = _simulate(rng_key, tables, float(alpha), scales, num_replicates, num_steps)
+    f = np.asarray(values, float)
+    tables = (
+        jnp.asarray(np.log(pi)),
+        jnp.asarray(np.asarray(proposal, float)),
+        jnp.asarray(np.asarray(features, float)),
+        jnp.asarray(f - pi @ f),
+    )
+    settings = float(gain.rho), float(gain.scale), float(gain.delay)
+    out = _simulate(rng_key, tables, float(alpha), settings, num_replicates, num_steps)
     theta, mean, total = (np.asarray(x, float) for x in out)
     last = float(gain(num_steps)) ** 0.5
     return Simulated(theta / last, mean / last, total / num_steps**0.5)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
-def _simulate(rng_key, tables, alpha, scales, size, num_steps):
+def _simulate(
+    rng_key: PRNGKey,
+    tables: Tables,
+    alpha: float,
+    settings: tuple[float, float, float],
+    size: int,
+    num_steps: int,
+) -> tuple[Float[Array, "replicate d"], Float[Array, "replicate m"], Float[Array, "replicate m"]]:
     log_pi, proposal, features, values = tables
     log_q = jnp.log(proposal)
     cumulative = jnp.cumsum(proposal, axis=1)
     start_key, step_key = jax.random.split(rng_key)
-    gain = Gain(*scales)
+    gain = Gain(*settings)
 
-    def step(n, carry):
+    def step(n: Int[Array, ""], carry: Carry) -> Carry:
         states, theta, mean, total = carry
         draw, accept = jax.random.uniform(jax.random.fold_in(step_key, n), (2, size))
         rows = cumulative[states]
@@ -96,4 +125,5 @@ def _simulate(rng_key, tables, alpha, scales, size, num_steps):
 
     starts = jax.random.categorical(start_key, log_pi, shape=(size,))
     zeros = [jnp.zeros((size, table.shape[1])) for table in (features, values, values)]
-    return jax.lax.fori_loop(0, num_steps, step, (starts, *zeros))[1:]
+    _, theta, mean, total = jax.lax.fori_loop(0, num_steps, step, (starts, *zeros))
+    return theta, mean, total

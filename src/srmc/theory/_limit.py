@@ -1,30 +1,34 @@
-"""The covariances of the limit theorem: of history and estimate, and of plain averages."""
+"""Covariances of the limit theorem, for the history, the paper's estimate and plain averages.
 
-from typing import Any, NamedTuple
+Throughout, s is the score (d numbers), f the function of interest (m numbers), S = Cov(s, s),
+C = Cov(f, s), and A the preconditioner: the history theta pushes with alpha A theta.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
 from srmc._checks import check_count, check_number
-
-ArrayLike = Any
+from srmc._types import Float
 
 
 class Blocks(NamedTuple):
-    """Of the covariance of (theta, mu): O(1/alpha), O(1/alpha) and O(1) as alpha grows."""
+    """Blocks of the covariance of (theta, mu): O(1/alpha), O(1/alpha) and O(1) as alpha grows."""
 
-    theta: np.ndarray
-    cross: np.ndarray
-    mean: np.ndarray
+    theta: Float[np.ndarray, "d d"]
+    cross: Float[np.ndarray, "d m"]
+    mean: Float[np.ndarray, "m m"]
 
 
 def jacobian(
     cov_ss: ArrayLike, cov_fs: ArrayLike, alpha: float, preconditioner: ArrayLike | None = None
-) -> np.ndarray:
-    """The Jacobian of the mean field at its root, (d+m, d+m) (eq:Jacobian).
+) -> Float[np.ndarray, "d+m d+m"]:
+    """Return the Jacobian of the mean field at its root (eq:Jacobian).
 
-    With a preconditioner A, which turns the history into the push alpha A theta, Cov(s, s) and
-    Cov(f, s) have A behind them.
+    `cov_ss` is S, (d, d), and `cov_fs` is C, (m, d). With a preconditioner, S A and C A take their
+    places.
     """
     check_number("alpha", alpha, at_least=0.0)
     s, c = _covariances(cov_ss, cov_fs, preconditioner)
@@ -40,16 +44,17 @@ def asymptotic_covariance(
     rho: float,
     preconditioner: ArrayLike | None = None,
     num_steps: int | None = None,
-) -> np.ndarray:
-    """The limit of Cov(gamma_n^-1/2 (theta_n, mu_n - mu)), (d+m, d+m) (eq:Lyapunov).
+) -> Float[np.ndarray, "d+m d+m"]:
+    """Return the limit of Cov(gamma_n^-1/2 (theta_n, mu_n - mu)) (eq:Lyapunov).
 
-    mu_n is the paper's estimate, which averages f with the history's gain; with rho = 1 it is the
-    plain average. `noise` is the long-run covariance of (s, f) along the base chain. Any features
-    with mean 0 may stand for the score, such as those of `srmc.affine()`.
+    mu_n is the paper's estimate, which averages f with the history's gain; for rho = 1 it is the
+    plain average. `noise`, (d+m, d+m), is the long-run covariance of (s, f) along the base chain.
+    Any features with mean 0, such as those of `srmc.affine()`, may take the place of the score.
 
-    For rho < 1 the limit is slow: with gamma_n = (n + 1)^-rho the drift has another
-    rho / 2 (n + 1)^(rho - 1) on its diagonal, still 6% of it at n = 20,000 and rho = 0.8. Given
-    `num_steps`, that is taken in. With rho = 1 the gain is 1 / (n + 1), up to its delay.
+    For rho < 1 convergence to the limit is slow: with gamma_n = (n + 1)^-rho, the drift has an
+    additional rho / 2 (n + 1)^(rho - 1) on its diagonal, which is still 6% of it at n = 20,000 and
+    rho = 0.8. `num_steps` includes that term at n = num_steps. For rho = 1 the gain is taken to be
+    1 / (n + delay), and `num_steps` has no effect.
 
     >>> covariance = asymptotic_covariance([[1.0]], [[-1.0]], [[1, -1], [-1, 1]], alpha=3.0, rho=1)
     >>> blocks(covariance, 1).mean.round(6).tolist()  # 1 / (1 + 2 alpha)
@@ -61,12 +66,13 @@ def asymptotic_covariance(
         check_count("num_steps", num_steps)
     slow = 0.0 if num_steps is None else rho / 2 * (num_steps + 1) ** (rho - 1)
     drift += (0.5 if rho == 1 else slow) * np.eye(len(drift))
-    covariance = solve_continuous_lyapunov(drift, -_noise(noise, len(drift)))
-    return (covariance + covariance.T) / 2
+    solution = solve_continuous_lyapunov(drift, -_noise(noise, len(drift)))
+    covariance: np.ndarray = (solution + solution.T) / 2
+    return covariance
 
 
 def blocks(covariance: ArrayLike, dim: int) -> Blocks:
-    """The blocks of a covariance of (theta, mu), with theta in `dim` dimensions."""
+    """Split a covariance of (theta, mu) into blocks, where theta has `dim` dimensions."""
     c = np.asarray(covariance, float)
     return Blocks(c[:dim, :dim], c[:dim, dim:], c[dim:, dim:])
 
@@ -77,77 +83,87 @@ def average_covariance(
     noise: ArrayLike,
     alpha: float,
     preconditioner: ArrayLike | None = None,
-) -> np.ndarray:
-    """The limit of n Cov(plain average of f), (m, m), for a history with rho < 1.
+) -> Float[np.ndarray, "m m"]:
+    """Return the limit of n Cov(plain average of f) for a history with rho < 1.
 
-    The history then settles within windows that are short against the run. What is left is the
-    noise of f - alpha C A (I + alpha S A)^-1 s, with S = Cov(s, s) and C = Cov(f, s).
+    The history then settles within windows that are short compared with the run, and the average
+    has the long-run covariance of f - alpha C A (I + alpha S A)^-1 s.
     """
     check_number("alpha", alpha, at_least=0.0)
     s, c = _covariances(cov_ss, cov_fs, preconditioner)
     weights = alpha * np.linalg.solve((np.eye(len(s)) + alpha * s).T, c.T).T
-    return _without(weights, noise)
+    return _residual_noise(weights, noise)
 
 
 def control_variate_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, noise: ArrayLike
-) -> np.ndarray:
-    """The limit of `average_covariance` for large alpha, at the rate 1/alpha^2.
+) -> Float[np.ndarray, "m m"]:
+    """Return the limit of `average_covariance` for large alpha, approached at rate 1/alpha^2.
 
-    It is that of the first-order control variate f - C S^-1 s; with second-order features, that
-    of the second order.
+    It is the long-run covariance of the first-order control variate f - C S^-1 s, or of the
+    second-order one if s holds second-order features.
     """
     s, c = _covariances(cov_ss, cov_fs, None)
-    return _without(np.linalg.lstsq(s.T, c.T)[0].T, noise)  # features may be dependent
+    weights = np.linalg.lstsq(s.T, c.T)[0].T  # S is singular if features are linearly dependent
+    return _residual_noise(weights, noise)
 
 
 def independent_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, alpha: float, rho: float
-) -> np.ndarray:
-    """The block of mu for draws that are independent (prop:independent-sampling), closed form.
+) -> Float[np.ndarray, "m m"]:
+    """Return the block of mu for independent draws in closed form (prop:independent-sampling).
 
-    C (S (2 alpha S + 2 beta))^-1 C^T + R with beta = 1, or 1/2 if rho = 1; the residual R is what
-    remains for alpha = inf.
+    The block is C (S (2 alpha S + 2 beta))^-1 C^T + R, with beta = 1/2 for rho = 1 and beta = 1
+    otherwise. `alpha=inf` returns the residual R.
     """
     check_number("rho", rho, above=0.5, at_most=1.0)
     s, c = _covariances(cov_ss, cov_fs, None)
     beta = 0.5 if rho == 1 else 1.0
     inverse = np.linalg.pinv(s, hermitian=True)
-    rest = (_square("cov_ff", cov_ff) - c @ inverse @ c.T) / (2 * beta)
+    residual: np.ndarray = (_square("cov_ff", cov_ff) - c @ inverse @ c.T) / (2 * beta)
     if alpha == np.inf:
-        return rest
+        return residual
     check_number("alpha", alpha, at_least=0.0)
-    return rest + c @ inverse @ np.linalg.solve(2 * alpha * s + 2 * beta * np.eye(len(s)), c.T)
+    solved = np.linalg.solve(2 * alpha * s + 2 * beta * np.eye(len(s)), c.T)
+    covariance: np.ndarray = residual + c @ inverse @ solved
+    return covariance
 
 
-def gaussian_mean_covariance(covariance: ArrayLike, noise: ArrayLike, alpha: float) -> np.ndarray:
-    """Of the sample mean of a Gaussian N(m, V) with rho = 1, V Sigma V (prop:gaussian-mean).
+def gaussian_mean_covariance(
+    covariance: ArrayLike, noise: ArrayLike, alpha: float
+) -> Float[np.ndarray, "d d"]:
+    """Return the limit of n Cov(sample mean) for a Gaussian N(m, V) and rho = 1.
 
-    `noise` is the long-run covariance of the draws x along the base chain. It is V for independent
-    draws; then the eigenvalues of the answer are v^2 / (v + 2 alpha).
+    It is V Sigma V, with Sigma the limit covariance of the history (prop:gaussian-mean). `noise`,
+    (d, d), is the long-run covariance of the draws x along the base chain. For independent draws it
+    is V, and the eigenvalues of the result are v^2 / (v + 2 alpha) for eigenvalues v of V.
     """
     check_number("alpha", alpha, at_least=0.0)
     v = _square("covariance", covariance)
     s = np.linalg.inv(v)
     drift = -0.5 * np.eye(len(v)) - alpha * s
     theta = solve_continuous_lyapunov(drift, -s @ _noise(noise, len(v)) @ s)
-    return v @ theta @ v
+    mean: np.ndarray = v @ theta @ v
+    return mean
 
 
-def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> np.ndarray:
-    """The limit of B Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
+def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> Float[np.ndarray, "m m"]:
+    """Return the limit of B Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
 
-    `covariance` is that of sqrt(n) times the estimate's error, and `costs` what a step costs, or
-    the costs of many steps, in any unit. Compare a repelled sampler with the same of alpha = 0 at
-    the base kernel's cost.
+    `covariance` is the limit covariance of sqrt(n) times the estimate's error. `costs` is the cost
+    of a step, or the costs of many steps, in any unit. To judge a repelled sampler, compare its
+    result with that of alpha = 0 at the cost of the base kernel.
     """
-    cost = np.mean(np.asarray(costs, float))
+    cost = float(np.mean(np.asarray(costs, float)))
     if not (np.isfinite(cost) and cost > 0):
         raise ValueError(f"costs must be positive and finite, got an average of {cost}")
     return cost * np.asarray(covariance, float)
 
 
-def _covariances(cov_ss, cov_fs, preconditioner):
+def _covariances(
+    cov_ss: ArrayLike, cov_fs: ArrayLike, preconditioner: ArrayLike | None
+) -> tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "m d"]]:
+    """S A and C A, checked."""
     s = _square("cov_ss", cov_ss)
     c = np.atleast_2d(np.asarray(cov_fs, float))
     if c.ndim != 2 or c.shape[1] != len(s):
@@ -157,26 +173,31 @@ def _covariances(cov_ss, cov_fs, preconditioner):
     a = np.asarray(preconditioner, float)
     a = np.diag(a) if a.ndim == 1 else a * np.eye(len(s)) if a.ndim == 0 else a
     if a.shape != s.shape:
-        raise ValueError(f"preconditioner must be a scalar, ({len(s)},) or {s.shape}")
+        raise ValueError(
+            f"preconditioner must be a scalar, ({len(s)},) or {s.shape}, got shape {a.shape}"
+        )
     return s @ a, c @ a
 
 
-def _square(name, value):
+def _square(name: str, value: ArrayLike) -> Float[np.ndarray, "n n"]:
     x = np.atleast_2d(np.asarray(value, float))
     if x.ndim != 2 or x.shape[0] != x.shape[1] or not np.all(np.isfinite(x)):
         raise ValueError(f"{name} must be a square matrix of finite numbers, got shape {x.shape}")
     return x
 
 
-def _noise(noise, size):
+def _noise(noise: ArrayLike, size: int) -> Float[np.ndarray, "n n"]:
     u = _square("noise", noise)
     if len(u) != size:
         raise ValueError(f"noise must be ({size}, {size}), that of (s, f), got shape {u.shape}")
     return u
 
 
-def _without(weights, noise):
-    """The noise of f - weights s."""
+def _residual_noise(
+    weights: Float[np.ndarray, "m d"], noise: ArrayLike
+) -> Float[np.ndarray, "m m"]:
+    """The long-run covariance of f - weights s."""
     m, d = weights.shape
     combine = np.concatenate([-weights, np.eye(m)], axis=1)
-    return combine @ _noise(noise, d + m) @ combine.T
+    residual: np.ndarray = combine @ _noise(noise, d + m) @ combine.T
+    return residual

@@ -1,28 +1,30 @@
-"""What the limit theorem needs of a base chain: covariances, and the long-run noise of (s, f)."""
+"""Inputs of the limit theorem: covariances and the long-run noise of (s, f) of a base chain."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number, check_option
+from srmc._types import Float
 from srmc.metrics.errors import long_run_covariance
-
-ArrayLike = Any
 
 
 class Case(NamedTuple):
-    """Cov(s, s), Cov(f, s), and the noise: the long-run covariance of (s, f)."""
+    """Cov(s, s), Cov(f, s) and the long-run covariance of (s, f), which is the noise."""
 
-    cov_ss: np.ndarray
-    cov_fs: np.ndarray
-    noise: np.ndarray
+    cov_ss: Float[np.ndarray, "d d"]
+    cov_fs: Float[np.ndarray, "m d"]
+    noise: Float[np.ndarray, "d+m d+m"]
 
 
-def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike) -> np.ndarray:
-    """The long-run covariance of a function of a finite chain (eq:SigmaDelta), exactly.
+def markov_noise(
+    transition: ArrayLike, stationary: ArrayLike, values: ArrayLike
+) -> Float[np.ndarray, "k k"]:
+    """Return the exact long-run covariance of a function of a finite chain (eq:SigmaDelta).
 
-    `values` are (state,) or (state, k). With F the centred values, D = diag(pi) and
-    Z = (I - P + 1 pi)^-1, it is F^T D Z F + its transpose - F^T D F.
+    `values` has shape (state,) or (state, k). With centred values F, D = diag(pi) and
+    Z = (I - P + 1 pi)^-1, the covariance is F^T D Z F + (F^T D Z F)^T - F^T D F.
 
     >>> flips = markov_noise([[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5], [[0.0], [1.0]])
     >>> flips.round(6).tolist()  # 1/4 times (1 + 0.8) / (1 - 0.8)
@@ -46,13 +48,17 @@ def markov_noise(transition: ArrayLike, stationary: ArrayLike, values: ArrayLike
     except np.linalg.LinAlgError:
         raise ValueError("transition must lead from every state to every other") from None
     half = centred.T @ (pi[:, None] * solved)
-    return half + half.T - centred.T @ (pi[:, None] * centred)
+    noise: np.ndarray = half + half.T - centred.T @ (pi[:, None] * centred)
+    return noise
 
 
 def finite(
     transition: ArrayLike, stationary: ArrayLike, features: ArrayLike, values: ArrayLike
 ) -> Case:
-    """The case of a finite chain, exactly; features (state, d) have mean 0; values (state, m)."""
+    """Return the exact case of a finite chain.
+
+    `features` has shape (state, d) and mean 0 under `stationary`; `values` has shape (state, m).
+    """
     pi, s, f = (np.asarray(x, float) for x in (stationary, features, values))
     s, f = (x[:, None] if x.ndim == 1 else x for x in (s, f))
     if np.any(np.abs(pi @ s) > 1e-6 * np.abs(s).max()):
@@ -72,18 +78,19 @@ def gaussian(
     step_size: float | None = None,
     num_integration_steps: int = 1,
 ) -> Case:
-    """The case of N(m, V), its score and f = x, under a kernel that rejects nothing.
+    """Return the case of N(m, V) with f = x, under a kernel that accepts every proposal.
 
-    "independent" draws; "mala" with `step_size` eta, x' = x + eta s + noise; or "hmc" with unit
-    mass. In a direction with precision l the draws have the autocorrelation c = 1 - eta l, or
-    cos(L arccos(1 - l epsilon^2 / 2)) after L leapfrog steps, and the noise V (1 + c) / (1 - c).
-    Adjusted kernels have no closed form; this is the limit of small steps, and a good guess while
-    acceptance is near 1.
+    `kernel` is "independent" for independent draws, "mala" for x' = x + eta s + noise with
+    `step_size` eta, or "hmc" with unit mass. In a direction with precision l, successive draws have
+    autocorrelation c = 1 - eta l for "mala", or c = cos(L arccos(1 - l epsilon^2 / 2)) for "hmc"
+    with L leapfrog steps of size epsilon; the long-run covariance of x is V (1 + c) / (1 - c).
+    Kernels with rejections have no closed form; for them this is the limit of small steps, and a
+    good approximation while the acceptance rate is near 1.
     """
     check_option("kernel", kernel, ("independent", "mala", "hmc"))
     check_count("num_integration_steps", num_integration_steps)
     v = np.atleast_2d(np.asarray(covariance, float))
-    if v.ndim != 2 or not np.allclose(v, v.T):  # which NaN is not
+    if v.ndim != 2 or not np.allclose(v, v.T):  # also refuses NaN
         raise ValueError("covariance must be a symmetric matrix of finite numbers")
     variances, basis = np.linalg.eigh(v)
     if variances[0] <= 0:
@@ -103,8 +110,8 @@ def gaussian(
     return Case(precision, -np.eye(len(v)), both @ noise @ both.T)
 
 
-def estimated_noise(series: ArrayLike, num_batches: int | None = None) -> np.ndarray:
-    """The long-run covariance of a base run's values (chain, draw, k), by batch means."""
+def estimated_noise(series: ArrayLike, num_batches: int | None = None) -> Float[np.ndarray, "k k"]:
+    """Estimate the long-run covariance of values (chain, draw, k) of a base run by batch means."""
     x = np.asarray(series, float)
     if x.ndim != 3:
         raise ValueError(f"series must be (chain, draw, k), got shape {x.shape}")
@@ -112,7 +119,10 @@ def estimated_noise(series: ArrayLike, num_batches: int | None = None) -> np.nda
 
 
 def estimate(scores: ArrayLike, values: ArrayLike, num_batches: int | None = None) -> Case:
-    """The case of any target and kernel, from a base run: scores and values (chain, draw, k)."""
+    """Estimate the case of any target and kernel from a base run.
+
+    `scores` has shape (chain, draw, d) and `values` (chain, draw, m).
+    """
     s, f = np.asarray(scores, float), np.asarray(values, float)
     if s.ndim != 3 or f.ndim != 3 or s.shape[:2] != f.shape[:2]:
         raise ValueError(
@@ -126,7 +136,9 @@ def estimate(scores: ArrayLike, values: ArrayLike, num_batches: int | None = Non
     return Case(cov[:d, :d], cov[d:, :d], estimated_noise(both, num_batches))
 
 
-def independent_noise(cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike) -> np.ndarray:
-    """The noise of independent draws: the covariance of (s, f)."""
+def independent_noise(
+    cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike
+) -> Float[np.ndarray, "d+m d+m"]:
+    """Return the noise of independent draws, which is the covariance of (s, f)."""
     s, c, f = (np.asarray(x, float) for x in (cov_ss, cov_fs, cov_ff))
     return np.block([[s, c.T], [c, f]])

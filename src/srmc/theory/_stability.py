@@ -1,4 +1,4 @@
-"""How strong a loop of history and kernel may be before it swings ever wider."""
+"""Stability bounds for the feedback loop between history and kernel."""
 
 from srmc._checks import check_number, check_option
 
@@ -11,12 +11,13 @@ def largest_gain(
     autocorrelation: float = 0.0,
     average: bool = False,
 ) -> float:
-    """The gain gamma up to which the loop is stable; half of it is a safe choice.
+    """Return the gain gamma below which the loop is stable; half of it is a safe choice.
 
-    `top_eigenvalue` is that of Cov(s, s) A. In the moving frame gamma (1 + alpha lambda) < 2. In
-    the fixed frame the kernel takes part, with its lag-1 autocorrelation c, which is below 0 for
-    antithetic kernels: gamma (1 + alpha lambda (1 - c) / (1 + c)) < 2, or, if the history
-    averages over the ends of a transition, gamma (alpha lambda / 2 - c / (1 - c)) < 1.
+    `top_eigenvalue` is the largest eigenvalue lambda of Cov(s, s) A. In the moving frame the loop
+    is stable if gamma (1 + alpha lambda) < 2. In the fixed frame the bound also depends on the
+    kernel's lag-1 autocorrelation c, which is negative for antithetic kernels:
+    gamma (1 + alpha lambda (1 - c) / (1 + c)) < 2, or gamma (alpha lambda / 2 - c / (1 - c)) < 1
+    with `average=True`, where the history averages the features at both ends of a transition.
 
     >>> largest_gain(3.0)
     0.5
@@ -25,8 +26,9 @@ def largest_gain(
     """
     check_number("alpha", alpha, at_least=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
+    _check_loop(frame, autocorrelation)
     alpha_lambda = alpha * top_eigenvalue
-    if _check(frame, autocorrelation) == "moving":
+    if frame == "moving":
         return 2 / (1 + alpha_lambda)
     c = autocorrelation
     if not average:
@@ -43,13 +45,18 @@ def largest_alpha(
     autocorrelation: float = 0.0,
     average: bool = False,
 ) -> float:
-    """The strength up to which a loop with this gain is stable; see `largest_gain`."""
+    """Return the strength alpha below which a loop with this gain is stable (see `largest_gain`).
+
+    >>> largest_alpha(0.5)
+    3.0
+    """
     check_number("gain", gain, above=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
+    _check_loop(frame, autocorrelation)
     c = autocorrelation
     if gain >= 2:
         return 0.0
-    if _check(frame, c) == "moving":
+    if frame == "moving":
         bound = 2 / gain - 1
     elif average:
         bound = 2 / gain + 2 * c / (1 - c)
@@ -58,8 +65,7 @@ def largest_alpha(
     return max(0.0, bound / top_eigenvalue)
 
 
-def _check(frame, autocorrelation):
+def _check_loop(frame: str, autocorrelation: float) -> None:
     check_option("frame", frame, ("moving", "fixed"))
     if not -1 < autocorrelation < 1:
         raise ValueError(f"autocorrelation must be between -1 and 1, got {autocorrelation}")
-    return frame

@@ -1,0 +1,13 @@
+"""From a log density and starts to a tuned kernel and the repellence that suits it.
+
+`tune` runs the warm-up of a `Tuner`, of which there are two: `Continuous` and `Discrete`. It
+finds step size and metric (`adapt`), measures what the loop needs on late draws of the plain
+kernel (`measure`), and turns that into keywords of `repel` (`settings`). Every constant is in
+`rule`, with the reason for it.
+"""
+
+from srmc.tune.continuous import Continuous
+from srmc.tune.discrete import Discrete
+from srmc.tune.tuner import Tuned, Tuner, Warmup, tune
+
+__all__ = ["Continuous", "Discrete", "Tuned", "Tuner", "Warmup", "tune"]

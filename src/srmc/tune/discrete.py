@@ -1,5 +1,6 @@
-"""Warm-up on discrete spaces: the step size of DLP, and the loop as plain draws show it."""
+"""The tuner of kernels on discrete spaces."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,45 +9,27 @@ import jax.numpy as jnp
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.base import SamplingAlgorithm
 
-from srmc import samplers as _samplers
+from srmc import samplers
 from srmc._checks import check_count, check_option
+from srmc._types import Array, Bool, Draws, Float, Int, KernelState, LogDensity, PRNGKey
 from srmc.core.history import Gain
-from srmc.core.strength import watched
-from srmc.core.target import LogDensity, all_finite
+from srmc.core.state import RepelState
+from srmc.core.target import all_finite
 from srmc.discrete.sites import Changes, Sites
 from srmc.discrete.space import Space
-from srmc.tune.measure import RHO, TOLERANCE, autocorrelation_times, top_eigenvalues
+from srmc.tune import rule
+from srmc.tune.adapt import fold
+from srmc.tune.series import autocorrelation_times, top_eigenvalues
+from srmc.tune.settings import guarded_by, nominal
+from srmc.tune.tuner import Alpha, Parameters, Warmup
 
-ALPHA = 30.0
-STEADY = 0.05  # of rate times autocorrelation time; from 0.1 on kernels may lock in
-KEPT = 2**24  # numbers of a warm-up that are kept to be measured
-ACCEPTANCE = 0.574  # of DLP, as of Langevin proposals elsewhere
-
-
-class SiteRecipe(NamedTuple):
-    """The kernel's builder."""
-
-    build: Callable[..., SamplingAlgorithm]
-
-
-RECIPES = {
-    "flip_mh": SiteRecipe(_samplers.flip_mh),
-    "gibbs": SiteRecipe(_samplers.gibbs),
-    "locally_balanced": SiteRecipe(_samplers.locally_balanced),
-    "gwg": SiteRecipe(_samplers.gwg),
-    "dlp": SiteRecipe(_samplers.dlp),
+BUILDERS: dict[str, Callable[..., SamplingAlgorithm]] = {
+    "flip_mh": samplers.flip_mh,
+    "gibbs": samplers.gibbs,
+    "locally_balanced": samplers.locally_balanced,
+    "gwg": samplers.gwg,
+    "dlp": samplers.dlp,
 }
-
-
-class SiteWarmup(NamedTuple):
-    """What a warm-up leaves: as `_tune.Warmup`, with features in place of scores."""
-
-    positions: jax.Array
-    parameters: dict[str, Any]
-    draws: jax.Array
-    scores: jax.Array
-    spacing: int
-    total_gradients: jax.Array
 
 
 class SiteLoop(NamedTuple):
@@ -55,75 +38,125 @@ class SiteLoop(NamedTuple):
     factors
         The preconditioner: one over the mean square of each feature.
     rate
-        g = gamma (1 + alpha), the loop's rate a step.
+        The rate g = gamma (1 + alpha) of the loop per step.
     time
         The autocorrelation times of the features, in steps.
     top_eigenvalue
-        Of the second moment of the preconditioned features.
+        The top eigenvalue of the second moment of the preconditioned features.
     exponent
         The expected root mean square of the exponent scale.
     """
 
-    factors: jax.Array
-    rate: jax.Array
-    time: jax.Array
-    top_eigenvalue: jax.Array
-    exponent: jax.Array
+    factors: Float[Array, " d"]
+    rate: Float[Array, ""]
+    time: Float[Array, " d"]
+    top_eigenvalue: Float[Array, ""]
+    exponent: Float[Array, ""]
 
 
-NO_LOOP = SiteLoop(*[0.0] * 5)  # type: ignore[arg-type]
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """Tunes a kernel on a discrete space; see `Tuner`.
 
+    kernel
+        "gwg", "dlp", "gibbs", "flip_mh" or "locally_balanced".
+    space, differences
+        The space, and the one-site changes of the log density if there is a cheap way to them.
+    step_size
+        The step size of DLP; found in warm-up if not given.
+    """
 
-def adapt(
-    kernel: str,
-    logdensity_fn: LogDensity,
-    rng_key: jax.Array,
-    positions: jax.Array,
-    num_steps: int,
-    *,
-    space: Space,
-    differences: Changes | None = None,
-    **options: Any,
-) -> SiteWarmup:
-    """Half of the steps tune and settle; of the other half, draws are kept with their features."""
-    check_option("kernel", kernel, RECIPES)
-    check_count("num_steps", num_steps, at_least=100)
-    fixed = {"space": space, "differences": differences} | options
-    num_chains, half = len(positions), num_steps // 2
-    keys = jax.random.split(rng_key, num_chains)
-    tunes = kernel == "dlp" and "step_size" not in options
-    build = lambda **found: RECIPES[kernel].build(logdensity_fn, alpha=0.0, **fixed, **found)
-    begin, update, final = dual_averaging_adaptation(ACCEPTANCE)
+    kernel: str
+    space: Space
+    differences: Changes | None = None
+    step_size: float | None = None
 
-    def stepped(algorithm, n, states):
-        fold = jax.vmap(lambda key: jax.random.fold_in(key, n))
-        return jax.vmap(algorithm.step)(fold(keys), states)
+    def __post_init__(self) -> None:
+        check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
 
-    def settle(positions):
-        def one(carry, n):
+    @property
+    def no_loop(self) -> SiteLoop:
+        return SiteLoop(*[0.0] * 5)  # type: ignore[arg-type]
+
+    def adapt(
+        self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Array, num_steps: int
+    ) -> Warmup:
+        """Half of the steps tune and settle; of the other half, draws are kept with features."""
+        check_count("num_steps", num_steps, at_least=100)
+        half = num_steps // 2
+        keys = jax.random.split(rng_key, len(positions))
+        sites = Sites(logdensity_fn, self.space, None, None, self.differences)
+        first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
+        self._plain(logdensity_fn, first).init(positions[0])  # refuses what it cannot work with
+        sites.check_feature(positions[0])
+        settle = jax.jit(lambda x: self._settle(logdensity_fn, keys, x, half))
+        positions, step_size, spent = settle(positions)
+        found = {"step_size": step_size} if self._tunes else {}
+        spacing = max(1, half // max(64, rule.DISCRETE_WARMUP_NUMBERS // positions.size))
+        spacing = max(spacing, half // 512)
+        late = jax.jit(lambda x, found: self._late(logdensity_fn, keys, x, found, half, spacing))
+        last, draws, more = late(positions, found)
+        look = lambda x: sites.look(x).feature
+        features = jax.jit(lambda x: jax.lax.map(look, x, batch_size=64))(
+            draws.reshape(-1, *draws.shape[2:])
+        )
+        cost = sites.bent(last[0], jnp.zeros(())).evaluations(last[0])[0]
+        return Warmup(
+            positions=last,
+            parameters=found,
+            draws=draws,
+            features=features.reshape(*draws.shape[:2], -1),
+            spacing=spacing,
+            gradients=spent + more + cost * len(features),
+            extra_gradients=cost * draws.shape[1],
+        )
+
+    @property
+    def _tunes(self) -> bool:
+        return self.kernel == "dlp" and self.step_size is None
+
+    def _plain(self, logdensity_fn: LogDensity, parameters: Parameters) -> SamplingAlgorithm:
+        return self.build(logdensity_fn, parameters, alpha=0.0)
+
+    def _settle(
+        self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
+    ) -> tuple[Array, Array, Int[Array, ""]]:
+        """Steps that find DLP's step size: last states, the step size, and the cost."""
+        begin, update, final = dual_averaging_adaptation(rule.ACCEPTANCE["dlp"])
+        kernel = lambda step_size: self._plain(
+            logdensity_fn, {"step_size": step_size} if self._tunes else {}
+        )
+
+        def one(carry: tuple[KernelState, Any, Array], n: Array) -> tuple[Any, None]:
             states, averaging, spent = carry
-            found = {"step_size": jnp.exp(averaging.log_step_size)} if tunes else {}
-            states, info = stepped(build(**found), n, states)
+            step = kernel(jnp.exp(averaging.log_step_size)).step
+            states, info = jax.vmap(step)(fold(keys, n), states)
             rate = jnp.mean(info.inner_info.acceptance_rate)
             return (states, update(averaging, rate), spent + jnp.sum(info.gradients)), None
 
-        states = jax.vmap(build(**first_step).init)(positions, keys)
+        states = jax.vmap(kernel(jnp.asarray(0.5)).init)(positions, keys)
         start = states, begin(0.5), jnp.zeros((), int)
-        (states, averaging, spent), _ = jax.lax.scan(one, start, jnp.arange(half))
+        (states, averaging, spent), _ = jax.lax.scan(one, start, jnp.arange(num_steps))
         return states.position, final(averaging), spent
 
-    spacing = max(1, half // max(64, KEPT // positions.size))
-    spacing = max(spacing, half // 512)
+    def _late(
+        self,
+        logdensity_fn: LogDensity,
+        keys: Array,
+        positions: Array,
+        found: dict[str, Array],
+        half: int,
+        spacing: int,
+    ) -> tuple[Array, Draws, Int[Array, ""]]:
+        """Steps of the tuned kernel: last states, those kept, and the cost."""
+        algorithm = self._plain(logdensity_fn, found)
 
-    def late(positions, found):
-        algorithm = build(**found)
-
-        def one(carry, n):
+        def one(carry: tuple[KernelState, Array], n: Array) -> tuple[Any, None]:
             states, spent = carry
-            states, info = stepped(algorithm, n, states)
+            states, info = jax.vmap(algorithm.step)(fold(keys, n), states)
             return (states, spent + jnp.sum(info.gradients)), None
 
-        def several(carry, first):
+        def several(carry: tuple[KernelState, Array], first: Array) -> tuple[Any, Array]:
             carry, _ = jax.lax.scan(one, carry, first + jnp.arange(spacing))
             return carry, carry[0].position
 
@@ -132,79 +165,71 @@ def adapt(
         (states, spent), path = jax.lax.scan(several, start, firsts)
         return states.position, jnp.swapaxes(path, 0, 1), spent
 
-    sites = Sites(logdensity_fn, space, None, None, differences)
-    first_step = {"step_size": 0.5} if tunes else {}
-    build(**first_step).init(positions[0])  # refuses what the kernel cannot work with
-    sites.check_feature(positions[0])
-    positions, step_size, spent = jax.jit(settle)(positions)
-    found = {"step_size": step_size} if tunes else {}
-    last, draws, more = jax.jit(late)(positions, found)
-    look = lambda x: sites.look(x).feature
-    features = jax.jit(lambda x: jax.lax.map(look, x, batch_size=64))(
-        draws.reshape(-1, *draws.shape[2:])
-    )
-    cost = sites.bent(last[0], jnp.zeros(())).evaluations(last[0])[0]
-    total = spent + more + cost * len(features)
-    flat = features.reshape(*draws.shape[:2], -1)
-    return SiteWarmup(last, fixed | found, draws, flat, spacing, total)
+    def measure(
+        self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int
+    ) -> SiteLoop:
+        """Measure the loop on the features of plain draws."""
+        square = jnp.mean(features**2, axis=(0, 1))
+        square = jnp.maximum(square, jnp.maximum(1e-2 * jnp.mean(square), 1e-12))
+        times = jnp.maximum(spacing * autocorrelation_times(features), 1.0)
+        squared = jnp.maximum(spacing * autocorrelation_times(features**2), 1.0)
+        scaled = features / jnp.sqrt(square)[None, None]
+        top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
+        # As on continuous spaces; and slowly, since a chain takes time to follow its surrogate.
+        rate = jnp.sqrt(8 * rule.DISCRETE_TOLERANCE * together * jnp.mean(squared) / num_samples)
+        rate = rate / jnp.sqrt(jnp.mean(times**2))
+        time = jnp.mean(times)
+        rate = jnp.minimum(rate, jnp.minimum(rule.STEADY * together, 0.25 / top) / time)
+        spread = features.shape[-1] * rate * time / 2 / together
+        loop = SiteLoop(
+            factors=1 / square,
+            rate=rate,
+            time=times,
+            top_eigenvalue=top,
+            exponent=jnp.sqrt(spread) + 2 * spread,
+        )
+        known = all_finite(loop) & jnp.any(features != 0)
+        off = jax.tree.map(jnp.zeros_like, loop)._replace(
+            rate=jnp.asarray(1 / num_samples), time=0 * times + 1
+        )
+        chosen: SiteLoop = jax.tree.map(lambda a, b: jnp.where(known, a, b), loop, off)
+        return chosen
 
+    def select(self, loop: SiteLoop) -> SiteLoop:
+        """All features act."""
+        return loop
 
-def look(
-    kernel: str, warmup: SiteWarmup, num_samples: int, *, alpha: Any = "auto", together: int = 1
-) -> SiteLoop:
-    """The loop, measured on plain draws."""
-    features = warmup.scores
-    square = jnp.mean(features**2, axis=(0, 1))
-    square = jnp.maximum(square, jnp.maximum(1e-2 * jnp.mean(square), 1e-12))
-    times = jnp.maximum(warmup.spacing * autocorrelation_times(features), 1.0)
-    squared = jnp.maximum(warmup.spacing * autocorrelation_times(features**2), 1.0)
-    scaled = features / jnp.sqrt(square)[None, None]
-    top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
-    # As on continuous spaces, with five times the tolerance, since the features are bounded; and,
-    # since a chain takes time to follow its surrogate, slow.
-    rate = jnp.sqrt(40 * TOLERANCE * together * jnp.mean(squared) / num_samples)
-    rate = rate / jnp.sqrt(jnp.mean(times**2))
-    time = jnp.mean(times)
-    rate = jnp.minimum(rate, jnp.minimum(STEADY * together, 0.25 / top) / time)
-    spread = features.shape[-1] * rate * time / 2 / together
-    loop = SiteLoop(1 / square, rate, times, top, jnp.sqrt(spread) + 2 * spread)
-    known = all_finite(loop) & jnp.any(features != 0)
-    off = SiteLoop(0 * square, jnp.asarray(1 / num_samples), 0 * times + 1, 0 * top, 0 * spread)
-    return jax.tree.map(lambda a, b: jnp.where(known, a, b), loop, off)
+    def is_on(self, loop: SiteLoop) -> Bool[Array, ""]:
+        """Whether any feature acts."""
+        return jnp.any(loop.factors > 0)
 
+    def repellence(self, loop: SiteLoop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
+        """The keywords of `repel` that suit the loop."""
+        most = nominal(alpha, rule.DISCRETE_ALPHA)
+        gamma = loop.rate / (1 + most)
+        return {
+            "alpha": guarded_by(loop.exponent, gamma, alpha, most),
+            "gain": Gain(rule.RHO, gamma * num_samples**rule.RHO, num_samples),
+            "preconditioner": loop.factors,
+            "history_average": True,
+        }
 
-def is_on(loop: SiteLoop) -> jax.Array:
-    """Whether any feature acts."""
-    return jnp.any(loop.factors > 0)
+    def build(
+        self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
+    ) -> SamplingAlgorithm:
+        """The kernel with these parameters, repelled."""
+        given = {} if self.step_size is None else {"step_size": self.step_size}
+        where = {"space": self.space, "differences": self.differences}
+        return BUILDERS[self.kernel](logdensity_fn, **where, **given, **parameters, **repellence)
 
+    def features(self, state: RepelState, loop: SiteLoop) -> None:
+        """None: errors of discrete runs come from batch means."""
 
-def measured(loop: SiteLoop) -> dict[str, Any]:
-    """What a result says about the loop."""
-    return {
-        "loop_rate": loop.rate,
-        "slowest_autocorrelation_time": jnp.max(loop.time),
-        "top_eigenvalue": loop.top_eigenvalue,
-        "expected_exponent": loop.exponent,
-    }
-
-
-def repellence(
-    kernel: str,
-    loop: SiteLoop,
-    num_samples: int,
-    *,
-    alpha: Any = "auto",
-    leapfrogs: int | None = None,
-) -> dict[str, Any]:
-    """The keywords of `repel` that suit a loop."""
-    alpha = ALPHA if isinstance(alpha, str) else alpha
-    gamma = loop.rate / (1 + alpha)
-    return {
-        "alpha": watched(
-            alpha, limit=jnp.maximum(3 * loop.exponent, 0.3), rate=4 * gamma * (1 + alpha)
-        ),
-        "gain": Gain(RHO, gamma * num_samples**RHO, num_samples),
-        "preconditioner": loop.factors,
-        "history_average": True,
-        "history_every": 1,
-    }
+    def describe(self, loop: SiteLoop) -> dict[str, Array]:
+        """What a result says about the loop."""
+        return {
+            "loop_rate": loop.rate,
+            "slowest_autocorrelation_time": jnp.max(loop.time),
+            "top_eigenvalue": loop.top_eigenvalue,
+            "expected_exponent": loop.exponent,
+        }

@@ -1,13 +1,14 @@
 """Coordinates in which a chain's draws and scores are white, as far as draws can tell."""
 
-import jax
 import jax.numpy as jnp
 
-DENSE_UP_TO = 256  # dimensions; beyond, coordinates are scaled only, and nothing is d x d
-SLOW = 0.15  # of the median loss of correlation a step: a mode that loses less is slow
+from srmc._types import Array, Draws, Float
+from srmc.tune import rule
 
 
-def whiten(draws: jax.Array, scores: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def whiten(
+    draws: Draws, scores: Draws
+) -> tuple[Float[Array, " d"], Float[Array, "d d"] | Float[Array, " d"], Draws]:
     """Coordinates x = center + R y in which both draws and scores are near white, and y.
 
     R R^T = A is the geometric mean of Cov(x) and Cov(s)^-1: with L L^T = Cov(x) it is
@@ -20,12 +21,12 @@ def whiten(draws: jax.Array, scores: jax.Array) -> tuple[jax.Array, jax.Array, j
     centred_draws = (draws - mean_draw[None, None]).reshape(-1, dim)
     centred_scores = (scores - mean_score[None, None]).reshape(-1, dim)
     variance = jnp.maximum(jnp.mean(centred_draws**2, axis=0), 1e-30)
-    if dim > DENSE_UP_TO:
+    if dim > rule.DENSE_UP_TO:
         a = jnp.sqrt(variance / jnp.maximum(jnp.mean(centred_scores**2, axis=0), 1e-30))
         center, root = mean_draw + a * mean_score, jnp.sqrt(a)
         return center, root, (draws - center[None, None]) / root[None, None]
     size = len(centred_draws)
-    ridge = 1e-2 * dim / (dim + size)
+    ridge = rule.RIDGE * dim / (dim + size)
     lower = jnp.linalg.cholesky(centred_draws.T @ centred_draws / size + ridge * jnp.diag(variance))
     turned = centred_scores @ lower
     values, vectors = jnp.linalg.eigh(turned.T @ turned / size + ridge * jnp.eye(dim))
@@ -40,13 +41,13 @@ def whiten(draws: jax.Array, scores: jax.Array) -> tuple[jax.Array, jax.Array, j
     return center, root, (draws - center[None, None]) @ inverse.T
 
 
-def slow_modes(s: jax.Array) -> jax.Array:
-    """The rotation of whitened coordinates to the chain's own modes, if some are slow, else none.
+def slow_modes(s: Draws) -> Float[Array, "d d"]:
+    """The rotation of whitened coordinates to the chain's own modes, or none if no mode is slow.
 
     What the shifts take off second moments, g time / 2, differs from mode to mode then, and
     scalings make up for it only along the modes. With C half the mean square of what a step
-    changes, a mode's loss of correlation a step is its eigenvalue; the modes of the first half of
-    the draws are looked at in the second, where chance has no part in it.
+    changes, a mode's loss of correlation per step is its eigenvalue; the modes of the first half of
+    the draws are judged on the second, where chance has no part in it.
     """
     half = s.shape[1] // 2
     first, second = (
@@ -54,5 +55,5 @@ def slow_modes(s: jax.Array) -> jax.Array:
     )
     _, modes = jnp.linalg.eigh(first.T @ first / len(first))
     loss = jnp.mean((second @ modes) ** 2, axis=0)
-    is_slow = jnp.min(loss) < SLOW * jnp.median(loss)
+    is_slow = jnp.min(loss) < rule.SLOW * jnp.median(loss)
     return jnp.where(is_slow, modes, jnp.eye(len(modes), dtype=s.dtype))

@@ -4,11 +4,22 @@ import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_number
-from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteState, decide
+from srmc._types import Array, Float, Int, PRNGKey, Scalar
+from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo, SiteState, Transition, decide
+from srmc.discrete.space import Space
+from srmc.discrete.view import View
 
 
-def build_kernel():
-    def kernel(rng_key, state, view, step_size, adjusted=True):
+def build_kernel() -> Transition:
+    """The transition of `dlp`; `adjusted=False` skips the Metropolis correction."""
+
+    def kernel(
+        rng_key: PRNGKey,
+        state: SiteState,
+        view: View,
+        step_size: float | Array,
+        adjusted: bool = True,
+    ) -> tuple[SiteState, SiteInfo]:
         draw_key, accept_key = jax.random.split(rng_key)
         space, x = view.space, state.position
         here = view.bend(x, state.local)
@@ -28,14 +39,16 @@ def build_kernel():
     return kernel
 
 
-def _logits(space, x, guide, step_size):
+def _logits(
+    space: Space, x: Array, guide: Float[Array, "site value"], step_size: float | Array
+) -> Float[Array, "site value"]:
     """`s_i (k - x_i) / 2 - (k - x_i)^2 / (4 eta)`, (site, value)."""
     step_size = jnp.asarray(step_size, x.dtype)
     return guide / 2 - space.distances(x) / (4 * step_size)
 
 
-def _draw(rng_key, logits):
-    """A value for each site, from one uniform number each."""
+def _draw(rng_key: PRNGKey, logits: Float[Array, "site value"]) -> Int[Array, " site"]:
+    """A value for each site, from one uniform number per site."""
     if logits.shape[1] == 2:
         uniform = jax.random.uniform(rng_key, (len(logits),), logits.dtype)
         return (uniform < jax.nn.sigmoid(logits[:, 1] - logits[:, 0])).astype(int)
@@ -44,7 +57,8 @@ def _draw(rng_key, logits):
     return jnp.sum(uniform > below, axis=1)
 
 
-def _log_probability(logits, values):
+def _log_probability(logits: Float[Array, "site value"], values: Int[Array, " site"]) -> Scalar:
+    """The log probability of drawing these values."""
     if logits.shape[1] == 2:
         difference = logits[:, 1] - logits[:, 0]
         return -jnp.sum(jax.nn.softplus(jnp.where(values == 1, -difference, difference)))
@@ -52,7 +66,7 @@ def _log_probability(logits, values):
     return jnp.sum(chosen)
 
 
-def check(step_size: float, adjusted: bool = True) -> None:
+def check(step_size: float | Array, adjusted: bool = True) -> None:
     check_number("step_size", step_size, above=0.0)
     if not isinstance(adjusted, bool):
         raise TypeError(f"adjusted must be True or False, got {adjusted!r}")

@@ -1,13 +1,17 @@
-"""Metropolis and Hastings on a discrete space: one site, another value, both at random."""
+"""Metropolis-Hastings on a discrete space: a random site takes a random other value."""
 
 import jax
 import jax.numpy as jnp
 
-from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteState, decide
+from srmc._types import PRNGKey
+from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo, SiteState, Transition, decide
+from srmc.discrete.view import View
 
 
-def build_kernel():
-    def kernel(rng_key, state, view):
+def build_kernel() -> Transition:
+    """The transition of `flip_mh`."""
+
+    def kernel(rng_key: PRNGKey, state: SiteState, view: View) -> tuple[SiteState, SiteInfo]:
         site_key, value_key, accept_key = jax.random.split(rng_key, 3)
         space, x = view.space, state.position
         labels = space.labels(x)
@@ -16,7 +20,7 @@ def build_kernel():
         y = space.place(x, site, (labels[site] + offset) % space.num_values)
         proposed = SiteState(y, view.look(y))
         here, there = (view.bend(s.position, s.local).logdensity for s in (state, proposed))
-        log_proposal = -jnp.log(jnp.asarray(len(labels) * (space.num_values - 1), x.dtype))
+        log_proposal = -jnp.log(jnp.asarray(space.num_neighbours(x), x.dtype))
         evaluations = view.evaluations(x)[0]
         return decide(accept_key, state, proposed, there - here, log_proposal, evaluations)
 

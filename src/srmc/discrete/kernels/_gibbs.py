@@ -1,4 +1,4 @@
-"""The Gibbs sampler: one site a step is drawn given all others."""
+"""The Gibbs sampler: each step draws one site given all others."""
 
 from typing import NamedTuple
 
@@ -6,50 +6,66 @@ import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_option
-from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo
-from srmc.discrete.sites import Local, View
+from srmc._types import Array, Int, PRNGKey
+from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo, Transition
+from srmc.discrete.view import Local, View
 
 
 class GibbsState(NamedTuple):
-    """The state, what was seen of the target there, and the site whose turn it is."""
+    """The position, what is known about the target there, and the site whose turn it is."""
 
-    position: jax.Array
+    position: Array
     local: Local
-    site: jax.Array
+    site: Int[Array, ""]
 
 
-def init(position: jax.Array, view: View) -> GibbsState:
+def init(position: Array, view: View) -> GibbsState:
+    """The state at a position, with the first site next."""
     return GibbsState(position, view.look(position), jnp.zeros((), int))
 
 
-def build_kernel():
-    def kernel(rng_key, state, view, scan="random"):
+def build_kernel() -> Transition:
+    """The transition of `gibbs`; sites come at random or, if `scan` is "systematic", in turn."""
+
+    def kernel(
+        rng_key: PRNGKey, state: GibbsState, view: View, scan: str = "random"
+    ) -> tuple[GibbsState, SiteInfo]:
         site_key, value_key = jax.random.split(rng_key)
-        space, x = view.space, state.position
-        labels, values = space.labels(x), space.num_values
+        x, num_sites = state.position, view.space.num_sites(state.position)
         site = state.site
         if scan == "random":
-            site = jax.random.randint(site_key, (), 0, len(labels))
-        others = (labels[site] + jnp.arange(1, values)) % values
-        states = jax.vmap(lambda k: space.place(x, site, k))(others)
-        seen = jax.vmap(view.look)(states)
-        first = lambda one, more: jnp.concatenate([one[None], more])
-        states, seen = jax.tree.map(first, (x, state.local), (states, seen))
+            site = jax.random.randint(site_key, (), 0, num_sites)
+        states, seen = _candidates(state, view, site)
         logdensity = jax.vmap(view.bend)(states, seen).logdensity
         logits = jnp.where(jnp.isfinite(logdensity), logdensity, -jnp.inf)
         chosen = jax.random.categorical(value_key, logits)
         position, local = jax.tree.map(lambda leaf: leaf[chosen], (states, seen))
         info = SiteInfo(
-            jnp.ones((), x.dtype),
-            jnp.ones((), bool),
-            jnp.all(jnp.isfinite(logdensity)),
-            position,
-            jax.nn.log_softmax(logits)[chosen],
-            jnp.asarray((values - 1) * view.evaluations(x)[0]),
+            acceptance_rate=jnp.ones((), x.dtype),
+            is_accepted=jnp.ones((), bool),
+            is_finite=jnp.all(jnp.isfinite(logdensity)),
+            proposal=position,
+            log_proposal=jax.nn.log_softmax(logits)[chosen],
+            evaluations=jnp.asarray((view.space.num_values - 1) * view.evaluations(x)[0]),
         )
-        return GibbsState(position, local, (site + 1) % len(labels)), info
+        return GibbsState(position, local, (site + 1) % num_sites), info
 
     return kernel
+
+
+def _candidates(state: GibbsState, view: View, site: Int[Array, ""]) -> tuple[Array, Local]:
+    """The current position and those with other values at a site, and what is known of each."""
+    space, x = view.space, state.position
+    label, values = space.labels(x)[site], space.num_values
+    others = (label + jnp.arange(1, values)) % values
+    states = jax.vmap(lambda k: space.place(x, site, k))(others)
+    seen = jax.vmap(view.look)(states)
+
+    def prepend(one: Array, more: Array) -> Array:
+        return jnp.concatenate([one[None], more])
+
+    stacked: tuple[Array, Local] = jax.tree.map(prepend, (x, state.local), (states, seen))
+    return stacked
 
 
 def check(scan: str = "random") -> None:

@@ -1,29 +1,39 @@
 """Locally informed proposals: sites and values drawn by weights of the changes they make.
 
-`locally_balanced` weighs exact ratios t by a balancing function, g(t) = t g(1/t); `gwg`
-(Gibbs with gradients) takes the ratios from one gradient, and their root for temperature 2.
+`locally_balanced` weighs exact ratios t by a balancing function, g(t) = t g(1/t). `gwg` (Gibbs with
+gradients) predicts the ratios from one gradient, and takes their square root for temperature 2.
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_count, check_number, check_option
-from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteState, decide
+from srmc._types import Array, Float, Int, PRNGKey, Scalar
+from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo, SiteState, Transition, decide
+from srmc.discrete.space import Space
+from srmc.discrete.view import View
 
-BALANCING = {
+BALANCING: dict[str, Callable[[Array], Array]] = {
     "sqrt": lambda log_t: log_t / 2,
     "barker": jax.nn.log_sigmoid,
     "max": lambda log_t: jnp.maximum(log_t, 0),
 }
 
 
-def informed(rng_key, state, view, log_weight, num_sites):
-    """Sites are drawn one after the other without repetition, then a new value for each.
+def informed(
+    rng_key: PRNGKey,
+    state: SiteState,
+    view: View,
+    log_weight: Callable[[Array], Array],
+    num_sites: int,
+) -> tuple[SiteState, SiteInfo]:
+    """A step that draws sites one after the other without repetition, then a value for each.
 
-    The way back takes the same sites in the same order, so that its probability is known; for one
-    site this is the plain proposal.
+    The reverse proposal takes the same sites in the same order, so that its probability is known;
+    for one site this is the plain proposal.
     """
     site_key, value_key, accept_key = jax.random.split(rng_key, 3)
     space, x = view.space, state.position
@@ -31,11 +41,7 @@ def informed(rng_key, state, view, log_weight, num_sites):
     here = view.bend(x, state.local)
     weights = _weights(space, labels, log_weight(here.guide))
     by_site = _over_values(weights)
-    if num_sites == 1:
-        sites = _draw_site(site_key, by_site)[None]
-    else:
-        noise = jax.random.gumbel(site_key, by_site.shape, by_site.dtype)
-        sites = jax.lax.top_k(by_site + noise, num_sites)[1]
+    sites = _draw_sites(site_key, by_site, num_sites)
     offsets = 1 + jax.random.categorical(value_key, weights[sites])
     values = (labels[sites] + offsets) % space.num_values
     y = space.place(x, sites, values)
@@ -50,8 +56,10 @@ def informed(rng_key, state, view, log_weight, num_sites):
     return decide(accept_key, state, proposed, ratio, forth, look + 2 * bend)
 
 
-def _weights(space, labels, log_weights):
-    """Log weights (site, offset) of the values x_i + 1, x_i + 2, ..., around the circle."""
+def _weights(
+    space: Space, labels: Int[Array, " site"], log_weights: Float[Array, "site value"]
+) -> Float[Array, "site offset"]:
+    """Log weights (site, offset) of the values x_i + 1, x_i + 2, ..., modulo their number."""
     if space.num_values == 2:
         others = jnp.where(labels == 1, log_weights[:, 0], log_weights[:, 1])[:, None]
     else:
@@ -60,14 +68,25 @@ def _weights(space, labels, log_weights):
     return jnp.where(jnp.isnan(others), -jnp.inf, others)
 
 
-def _over_values(weights):
+def _over_values(weights: Float[Array, "site offset"]) -> Float[Array, " site"]:
+    """The log weight of each site, summed over its values."""
     return weights[:, 0] if weights.shape[1] == 1 else jax.nn.logsumexp(weights, axis=1)
 
 
-def _draw_site(rng_key, log_weights):
-    """A site by its weight: first a block of sites, then one of the block.
+def _draw_sites(
+    rng_key: PRNGKey, log_weights: Float[Array, " site"], num_sites: int
+) -> Int[Array, " drawn"]:
+    """Distinct sites, in the order in which they are drawn by their weights."""
+    if num_sites == 1:
+        return _draw_site(rng_key, log_weights)[None]
+    noise = jax.random.gumbel(rng_key, log_weights.shape, log_weights.dtype)
+    return jax.lax.top_k(log_weights + noise, num_sites)[1]
 
-    So no sum runs over so many terms that it loses the small ones.
+
+def _draw_site(rng_key: PRNGKey, log_weights: Float[Array, " site"]) -> Int[Array, ""]:
+    """A site by its weight: first a block of sites, then one site of the block.
+
+    No sum then runs over so many terms that it loses the small ones.
     """
     sites = len(log_weights)
     width = math.isqrt(sites - 1) + 1
@@ -83,7 +102,12 @@ def _draw_site(rng_key, log_weights):
     return jnp.minimum(site, sites - 1)
 
 
-def _log_path(weights, by_site, sites, offsets):
+def _log_path(
+    weights: Float[Array, "site offset"],
+    by_site: Float[Array, " site"],
+    sites: Int[Array, " drawn"],
+    offsets: Int[Array, " drawn"],
+) -> Scalar:
     """The log probability of these sites in this order, each with its new value."""
     chosen = weights[sites, offsets]
     if len(sites) == 1:
@@ -93,8 +117,12 @@ def _log_path(weights, by_site, sites, offsets):
     return jnp.sum(chosen - left)
 
 
-def build_locally_balanced():
-    def kernel(rng_key, state, view, balancing="sqrt"):
+def build_locally_balanced() -> Transition:
+    """The transition of `locally_balanced`."""
+
+    def kernel(
+        rng_key: PRNGKey, state: SiteState, view: View, balancing: str = "sqrt"
+    ) -> tuple[SiteState, SiteInfo]:
         return informed(rng_key, state, view, BALANCING[balancing], 1)
 
     return kernel
@@ -104,10 +132,18 @@ def check_balancing(balancing: str = "sqrt") -> None:
     check_option("balancing", balancing, BALANCING)
 
 
-def build_gwg():
-    def kernel(rng_key, state, view, temperature=2.0, num_sites=1):
+def build_gwg() -> Transition:
+    """The transition of `gwg`, which changes `num_sites` sites per step."""
+
+    def kernel(
+        rng_key: PRNGKey,
+        state: SiteState,
+        view: View,
+        temperature: float | Array = 2.0,
+        num_sites: int = 1,
+    ) -> tuple[SiteState, SiteInfo]:
         check_count("num_sites", num_sites)
-        most = state.position.size // view.space.width
+        most = view.space.num_sites(state.position)
         if num_sites > most:
             raise ValueError(f"num_sites must be at most {most}, the sites of a state")
         return informed(rng_key, state, view, lambda log_t: log_t / temperature, num_sites)
@@ -115,7 +151,7 @@ def build_gwg():
     return kernel
 
 
-def check_gwg(temperature: float = 2.0, num_sites: int = 1) -> None:
+def check_gwg(temperature: float | Array = 2.0, num_sites: int = 1) -> None:
     check_number("temperature", temperature, above=0.0)
     check_count("num_sites", num_sites)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +10,18 @@ import optax
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_call
-from srmc.core.target import LogDensity
+from srmc._types import Array, ArrayLike, Bool, Int, KernelState, LogDensity, PRNGKey, Scalar
+from srmc.discrete.changes import Differences
 from srmc.discrete.repel import repel_sites
-from srmc.discrete.sites import Changes, Local, Sites, View
+from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
+from srmc.discrete.view import Local, View
 
 
 class SiteState(NamedTuple):
-    """The state, and what was seen of the target there."""
+    """The position, and what is known about the target there."""
 
-    position: jax.Array
+    position: Array
     local: Local
 
 
@@ -27,47 +29,53 @@ class SiteInfo(NamedTuple):
     """What a step did.
 
     acceptance_rate, is_accepted
-        Of the proposal.
+        The acceptance probability of the proposal, and whether it was accepted.
     is_finite
         Whether the proposal had a finite log density.
     proposal, log_proposal
-        The proposed state, and the log probability with which it was proposed.
+        The proposed position, and the log probability with which it was proposed.
     evaluations
-        Of the log density, its gradient, or differences that the target supplies.
+        The number of evaluations of the log density, where a gradient or a set of supplied
+        differences counts as one.
     """
 
-    acceptance_rate: jax.Array
-    is_accepted: jax.Array
-    is_finite: jax.Array
-    proposal: jax.Array
-    log_proposal: jax.Array
-    evaluations: jax.Array
+    acceptance_rate: Scalar
+    is_accepted: Bool[Array, ""]
+    is_finite: Bool[Array, ""]
+    proposal: Array
+    log_proposal: Scalar
+    evaluations: Int[Array, ""]
 
 
-def init(position: jax.Array, view: View) -> SiteState:
+# From a key, the kernel's state, a view and the kernel's own arguments to a state and a report.
+Transition: TypeAlias = Callable[..., tuple[KernelState, SiteInfo]]
+
+
+def init(position: Array, view: View) -> SiteState:
+    """The state of a kernel that remembers nothing but its position."""
     return SiteState(position, view.look(position))
 
 
 def decide(
-    rng_key: jax.Array,
+    rng_key: PRNGKey,
     state: SiteState,
     proposed: SiteState,
-    log_ratio: jax.Array,
-    log_proposal: jax.Array,
+    log_ratio: Scalar,
+    log_proposal: Scalar,
     evaluations: int,
 ) -> tuple[SiteState, SiteInfo]:
-    """Metropolis and Hastings: accept with probability min(1, exp(log_ratio))."""
+    """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio))."""
     is_finite = jnp.isfinite(proposed.local.logdensity)
     log_ratio = jnp.where(is_finite & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
     acceptance = jnp.exp(jnp.minimum(log_ratio, 0))
     is_accepted = jax.random.uniform(rng_key, dtype=acceptance.dtype) < acceptance
     info = SiteInfo(
-        acceptance,
-        is_accepted,
-        is_finite,
-        proposed.position,
-        log_proposal,
-        jnp.asarray(evaluations),
+        acceptance_rate=acceptance,
+        is_accepted=is_accepted,
+        is_finite=is_finite,
+        proposal=proposed.position,
+        log_proposal=log_proposal,
+        evaluations=jnp.asarray(evaluations),
     )
     return optax.tree.where(is_accepted, proposed, state), info
 
@@ -77,18 +85,19 @@ class SiteAlgorithm:
     """A kernel on discrete spaces in BlackJAX's form: `init`, `build_kernel`, and a call.
 
     guide
-        The changes of the log density that proposals go by: "gradient", "exact" or none.
+        The changes of the log density that proposals go by: "gradient", "exact" or None.
     check
-        Refuses bad arguments; its signature is what the kernel takes beside key, state and view.
+        Refuses bad arguments; its signature lists what the kernel takes besides key, state and
+        view.
     """
 
     name: str
     guide: str | None
-    build_kernel: Callable[[], Callable]
+    build_kernel: Callable[[], Transition]
     check: Callable[..., None]
-    init: Callable[[jax.Array, View], Any] = init
+    init: Callable[[Array, View], KernelState] = init
 
-    def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The kernel's arguments by name, checked."""
         arguments = check_call(f"kernel {self.name}", self.check, args, kwargs)
         self.check(**arguments)
@@ -108,16 +117,19 @@ class SiteAlgorithm:
         logdensity_fn: LogDensity,
         space: Space,
         *args: Any,
-        differences: Changes | None = None,
+        differences: Differences | None = None,
         **kwargs: Any,
     ) -> SamplingAlgorithm:
         """The plain sampler, a `blackjax.SamplingAlgorithm`."""
         sites = Sites(logdensity_fn, space, self.guide, differences=differences)
         view, kernel, arguments = sites.plain(), self.build_kernel(), self.bind(args, kwargs)
 
-        def init(position, rng_key=None):
-            position = space.as_state(position)
-            sites.check_start(position)
-            return self.init(position, view)
+        def init(position: ArrayLike, rng_key: PRNGKey | None = None) -> KernelState:
+            x = space.as_state(position)
+            sites.check_start(x)
+            return self.init(x, view)
 
-        return SamplingAlgorithm(init, lambda key, state: kernel(key, state, view, **arguments))
+        def step(rng_key: PRNGKey, state: KernelState) -> tuple[KernelState, SiteInfo]:
+            return kernel(rng_key, state, view, **arguments)
+
+        return SamplingAlgorithm(init, step)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import srmc
-from conftest import KERNELS, MODES, log_gamma
+from helpers import KERNELS, MODES, log_gamma
 
 L = 7
 

@@ -3,6 +3,7 @@ import pytest
 from scipy.signal import lfilter
 
 from srmc import metrics
+from srmc.metrics import distances
 
 
 def ar1(phi, chains, steps, seed=0):
@@ -25,7 +26,7 @@ def test_autocorrelation_time_of_an_autoregression():
 
 
 def test_too_few_draws_are_named():
-    with pytest.raises(ValueError, match="at least 10 a chain, got shape"):
+    with pytest.raises(ValueError, match="at least 10 draws per chain, got shape"):
         metrics.batch_means_error(np.ones((2, 5)), num_batches=10)
     with pytest.raises(ValueError, match="num_batches must be >= 2"):
         metrics.batch_means_error(np.ones((2, 5)), num_batches=1)
@@ -54,7 +55,7 @@ def test_the_interval_of_an_mse_scales_widens_and_ignores_blocks(monkeypatch):
     np.testing.assert_allclose(metrics.replicate_mse(1e-100 * x, truth), 1e-200 * np.array(found))
     wide = metrics.replicate_mse(x, truth, level=0.99)
     assert 0 < wide.low < found.low < found.mse < found.high < wide.high < 3
-    monkeypatch.setattr(metrics, "BLOCK", 1000)
+    monkeypatch.setattr(distances, "NUMBERS_AT_ONCE", 1000)
     np.testing.assert_allclose(metrics.replicate_mse(x, truth), found, rtol=0.05)
 
 
@@ -134,8 +135,8 @@ def test_vendi_score_of_many_samples_needs_no_matrix_of_pairs():
 def test_mode_coverage_by_hand(monkeypatch):
     modes = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [9.0, 9.0]])
     samples = np.array([[0.0, 1.0], [np.nan, 0.0], [3.0, 0.5], [3.0, 0.1], [0.0, 4.5]])
-    for block in (metrics.BLOCK, 4):
-        monkeypatch.setattr(metrics, "BLOCK", block)
+    for numbers in (distances.NUMBERS_AT_ONCE, 4):
+        monkeypatch.setattr(distances, "NUMBERS_AT_ONCE", numbers)
         assert metrics.mode_coverage(samples, modes, 1.0) == 0.5  # the radius itself is within
         assert metrics.mode_coverage(samples, modes, 0.9) == 0.25
         assert metrics.mode_coverage(samples, modes, 1.5) == 0.75

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.models.model import as_model
+from srmc.models.model import Model, as_problem
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 REFERENCE = {"mu": (4.411, 0.033), "tau": (3.602, 0.032)}
 
 
@@ -53,7 +53,7 @@ def test_eight_schools_agree_with_posteriordb(library):
 def test_numpyro_models_start_from_the_prior():
     pytest.importorskip("numpyro")
     scope = example("eight_schools_numpyro")
-    model = as_model(scope["eight_schools"], "prior", (scope["SIGMA"], scope["Y"]))
+    model = as_problem(Model(scope["eight_schools"], data=(scope["SIGMA"], scope["Y"])), "prior")
     starts = model.starts(jax.random.key(0), 3)
     assert {name: x.shape for name, x in starts.items()} == {"mu": (3,), "tau": (3,), "raw": (3, 8)}
 
@@ -64,7 +64,7 @@ def test_a_numpyro_model_without_arguments_is_recognised():
     def model():
         numpyro.sample("p", numpyro.distributions.Beta(2.0, 5.0))
 
-    found = as_model(model)
+    found = as_problem(Model(model))
     assert np.all(np.abs(found.starts(jax.random.key(0), 50)["p"]) < 2)
     assert 0.7 < float(found.values({"p": jnp.ones(())})["p"]) < 0.8
 
@@ -72,7 +72,7 @@ def test_a_numpyro_model_without_arguments_is_recognised():
         numpyro.deterministic("a", jnp.ones(()))
 
     with pytest.raises(ValueError, match="model must have a latent variable"):
-        as_model(empty, data=())
+        as_problem(Model(empty, data=()))
 
 
 @pytest.mark.usefixtures("precision")
@@ -88,9 +88,11 @@ def test_discrete_pymc_models_are_refused():
 def test_names_follow_the_position():
     position = {"b": {"c": jnp.ones(2)}, "a": 1.0}
     density = lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"]["c"] ** 2))
-    model = as_model(density, position)
+    model = as_problem(Model(density), position)
     assert {k: jnp.shape(v) for k, v in model.values(position).items()} == {"a": (), "b.c": (2,)}
     starts = model.starts(jax.random.key(0), 3)
     assert starts["b"]["c"].shape == (3, 2)
-    drawn = as_model(density, lambda key: {"a": 0.0, "b": {"c": jax.random.normal(key, (2,))}})
+    drawn = as_problem(
+        Model(density), lambda key: {"a": 0.0, "b": {"c": jax.random.normal(key, (2,))}}
+    )
     assert np.std(drawn.starts(jax.random.key(0), 3)["b"]["c"]) > 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from conftest import log_gamma, short_chain
+from helpers import log_gamma, short_chain
 
 
 def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1, finite=lambda k: True):

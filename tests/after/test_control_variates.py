@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc import _run, _tune
+from helpers import run
+from srmc.tune import Continuous
 
 
 def gaussian_draws(rng, chains=2, length=200, dim=3):
@@ -54,10 +55,10 @@ def mala_on_logistic():
     keys = jax.random.split(jax.random.key(0), 3)
     mean, variance = target.moments[:2]
     starts = mean + jnp.sqrt(variance) * jax.random.normal(keys[0], (32, 10))
-    warmup = _tune.adapt("mala", target.logdensity_fn, keys[1], starts, 1000)
-    algorithm = srmc.mala(target.logdensity_fn, **warmup.parameters, alpha=0.0)
-    states = jax.vmap(algorithm.init)(warmup.positions)
-    draws = _run.run(algorithm, keys[2], states, 2000).draws
+    tuner = Continuous("mala")
+    warmup = tuner.adapt(target.logdensity_fn, keys[1], starts, 1000)
+    algorithm = tuner.build(target.logdensity_fn, warmup.parameters, alpha=0.0)
+    draws, _, _ = run(algorithm, keys[2], warmup.positions, 2000)
     scores = jax.jit(jax.vmap(jax.vmap(jax.grad(target.logdensity_fn))))(draws)
     return np.asarray(draws), np.asarray(scores), np.asarray(mean)
 

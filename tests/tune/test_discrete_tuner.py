@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc import _tune_sites
 from srmc.bench import discrete
+from srmc.tune import Discrete, rule
 
 ISING = discrete.TARGETS["ising-4x4"][0]()
 
@@ -17,7 +17,7 @@ def test_repelled_gwg_beats_plain_gwg():
     row = discrete.compare(ISING, "gwg", discrete.Size(48, 2000, 8000))
     assert row["errors"]["mean"]["ratio"] < 0.08
     assert row["errors"]["pair"]["ratio"] < 0.4
-    assert row["evaluations_a_step"] == [1, 2]
+    assert row["evaluations_per_step"] == [1, 2]
 
 
 def test_a_cold_target_does_no_harm():
@@ -29,9 +29,8 @@ def test_a_cold_target_does_no_harm():
 
 def test_the_step_of_dlp_is_tuned():
     starts = jnp.zeros((8, 16))
-    warm = _tune_sites.adapt(
-        "dlp", ISING.logdensity_fn, jax.random.key(0), starts, 600, space=ISING.space
-    )
+    tuner = Discrete("dlp", ISING.space)
+    warm = tuner.adapt(ISING.logdensity_fn, jax.random.key(0), starts, 600)
     algorithm = srmc.dlp(ISING.logdensity_fn, ISING.space, warm.parameters["step_size"], alpha=0.0)
     states = jax.vmap(algorithm.init)(warm.positions)
     step = jax.jit(jax.vmap(algorithm.step))
@@ -44,11 +43,10 @@ def test_the_step_of_dlp_is_tuned():
 
 def test_a_chain_that_does_not_move_leaves_repellence_off():
     frozen = lambda x: 200.0 * jnp.sum(x)
-    warm = _tune_sites.adapt(
-        "flip_mh", frozen, jax.random.key(0), jnp.ones((2, 3)), 100, space=srmc.Binary()
-    )
-    loop = _tune_sites.look("flip_mh", warm, 1000)
-    assert not bool(_tune_sites.is_on(loop))
+    tuner = Discrete("flip_mh", srmc.Binary())
+    sizes = {"num_warmup": 100, "num_samples": 1000}
+    tuned = srmc.tune.tune(tuner, frozen, jax.random.key(0), jnp.ones((2, 3)), **sizes)
+    assert not bool(tuner.is_on(tuned.loop))
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -59,7 +57,7 @@ def test_the_front_door_takes_discrete_targets(shared):
     error = result.draws["x"].mean(axis=(0, 1)) - ISING.moments.mean
     assert np.sqrt(np.mean(error**2)) < 0.05
     assert result.about["settings"]["kernel"] == "gwg"
-    assert result.stats["alpha"][:, -1] == pytest.approx(_tune_sites.ALPHA)
+    assert result.stats["alpha"][:, -1] == pytest.approx(rule.DISCRETE_ALPHA)
     assert result.gradients == 4 * 2000 * 2
 
 

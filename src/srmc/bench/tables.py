@@ -12,7 +12,7 @@ from srmc.bench.theory import slope
 _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
-def overhead_table(rows: list[dict]) -> Table:
+def overhead_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench overhead`."""
     out = Table(
         box=SIMPLE_HEAD,
@@ -25,7 +25,7 @@ def overhead_table(rows: list[dict]) -> Table:
         low, high = row["ratio_quartiles"]
         out.add_row(
             f"{row['kernel']}, {row['variant']}",
-            f"{row['microseconds_a_step']:.0f}",
+            f"{row['microseconds_per_step']:.0f}",
             f"{row['ratio']:.2f}",
             f"{low:.2f}, {high:.2f}",
             f"{row['compile_seconds']:.1f} s",
@@ -34,7 +34,7 @@ def overhead_table(rows: list[dict]) -> Table:
     return out
 
 
-def discrete_table(rows: list[dict]) -> Table:
+def discrete_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench discrete`."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
     columns = ("target", "kernel", "means", "pairs", "calls", "by calls", "by time")
@@ -42,7 +42,7 @@ def discrete_table(rows: list[dict]) -> Table:
         out.add_column(column, justify="left" if n < 2 else "right", no_wrap=True)
     for row in rows:
         mean, pair = row["errors"]["mean"], row["errors"]["pair"]
-        old, new = row["evaluations_a_step"]
+        old, new = row["evaluations_per_step"]
         out.add_row(
             row["target"],
             row["kernel"],
@@ -64,7 +64,7 @@ def _short(ratio: float, error: float) -> str:
     return f"{ratio:.3f}({1000 * error:.0f})"
 
 
-def discrete_page(rows: list[dict]) -> str:
+def discrete_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     head = (
         *("target", "kernel", "means", "pairs", "evaluations a step", "seconds"),
@@ -78,7 +78,7 @@ def discrete_page(rows: list[dict]) -> str:
             row["kernel"],
             _cell(mean["ratio"], mean["error"]),
             _cell(pair["ratio"], pair["error"]),
-            "{:.3g} → {:.3g}".format(*row["evaluations_a_step"]),
+            "{:.3g} → {:.3g}".format(*row["evaluations_per_step"]),
             "{:.1f} → {:.1f}".format(*row["seconds"]),
             f"{mean['at_equal_evaluations']:.3f}",
             f"{mean['at_equal_seconds']:.3f}",
@@ -100,7 +100,7 @@ def discrete_page(rows: list[dict]) -> str:
 _FUNCTIONALS = ("mean", "second", "radius", "covariance", "quantile", "tail")
 
 
-def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
+def noharm_cells(rows: list[dict[str, Any]], side: str = "repelled") -> list[list[str]]:
     """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
     rows = [row for row in rows if side in row["errors"]]
     names = _measured_names(rows, side)
@@ -109,22 +109,22 @@ def noharm_cells(rows: list[dict], side: str = "repelled") -> list[list[str]]:
         for row in mine:
             errors = [row["errors"][side].get(name) for name in names]
             cells = ["" if e is None else _cell(e["ratio"], e["error"]) for e in errors]
-            lines.append([kernel, row["target"], f"{row['gradients_a_chain']:,.0f}", *cells])
+            lines.append([kernel, row["target"], f"{row['gradients_per_chain']:,.0f}", *cells])
         means = [_geometric_mean(_ratios(mine, side, name)) for name in names]
         lines.append([kernel, "geometric mean", "", *means])
     return lines
 
 
-def _measured_names(rows: list[dict], side: str) -> list[str]:
+def _measured_names(rows: list[dict[str, Any]], side: str) -> list[str]:
     return [name for name in _FUNCTIONALS if any(name in row["errors"][side] for row in rows)]
 
 
-def _by_kernel(rows: list[dict]) -> list[tuple[str, list[dict]]]:
+def _by_kernel(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     names = dict.fromkeys(row["kernel"] for row in rows)
     return [(name, [row for row in rows if row["kernel"] == name]) for name in names]
 
 
-def _ratios(rows: list[dict], side: str, name: str) -> dict[str, float]:
+def _ratios(rows: list[dict[str, Any]], side: str, name: str) -> dict[str, float]:
     """By target, where there is one."""
     found = {row["target"]: row["errors"][side].get(name, {}).get("ratio") for row in rows}
     return {target: r for target, r in found.items() if r is not None and np.isfinite(r) and r > 0}
@@ -134,7 +134,7 @@ def _geometric_mean(ratios: dict[str, float]) -> str:
     return f"{np.exp(np.mean(np.log(list(ratios.values())))):.3g}" if ratios else ""
 
 
-def _summary_lines(rows: list[dict]) -> list[str]:
+def _summary_lines(rows: list[dict[str, Any]]) -> list[str]:
     """A line a kernel: geometric means over targets, and the largest of all."""
     names = _measured_names(rows, "repelled")
     lines = ["| kernel | targets | " + " | ".join(names) + " |", "|---|---:|" + "---|" * len(names)]
@@ -149,7 +149,7 @@ def _summary_lines(rows: list[dict]) -> list[str]:
     return lines
 
 
-def _median_lines(rows: list[dict]) -> list[str]:
+def _median_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Where the error of the ratio is above a fifth of it, the ratio of medians over replicates."""
     names = _measured_names(rows, "repelled")
     lines = ["| kernel | target | " + " | ".join(names) + " |", "|---|---|" + "---:|" * len(names)]
@@ -169,7 +169,7 @@ def _cell(ratio: float, error: float) -> str:
     return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
 
 
-def noharm_table(rows: list[dict]) -> Table:
+def noharm_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench noharm`, in 80 columns if need be."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
     head, *lines = noharm_cells(rows)
@@ -185,7 +185,7 @@ def noharm_table(rows: list[dict]) -> Table:
     return out
 
 
-def noharm_page(rows: list[dict]) -> str:
+def noharm_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown, with all that stands beside it."""
     sides = {
         "repelled": 'Repelled, `alpha="auto"`',
@@ -237,16 +237,18 @@ def noharm_page(rows: list[dict]) -> str:
     return "\n".join(parts)
 
 
-def _groups(rows: list[dict]) -> list[tuple[tuple[str, int, str, int], list[dict]]]:
+def _groups(
+    rows: list[dict[str, Any]],
+) -> list[tuple[tuple[str, int, str, int], list[dict[str, Any]]]]:
     """Rows of one alpha, number of chains, dtype and seed; alpha="auto" and one chain first."""
-    groups: dict[tuple[str, int, str, int], list[dict]] = {}
+    groups: dict[tuple[str, int, str, int], list[dict[str, Any]]] = {}
     for row in rows:
         key = str(row["alpha"]), row["chains"], row["dtype"], row["seed"]
         groups.setdefault(key, []).append(row)
     return sorted(groups.items(), key=lambda group: (group[0][0] != "auto", *group[0][1:]))
 
 
-def coverage_cells(rows: list[dict]) -> list[list[str]]:
+def coverage_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     """A heading, and a line for each row of `srmc bench coverage`."""
     sides = ("repelled", "batch means", "plain")
     lines = [["kernel", "target", *sides, "error over reported"]]
@@ -257,7 +259,7 @@ def coverage_cells(rows: list[dict]) -> list[list[str]]:
     return lines
 
 
-def coverage_table(rows: list[dict]) -> Table:
+def coverage_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench coverage`."""
     out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
     head, *lines = coverage_cells(rows)
@@ -268,17 +270,17 @@ def coverage_table(rows: list[dict]) -> Table:
     first = rows[0]
     out.caption = (
         f"{first['replicates']} replicates of {first['chains']} chains, "
-        f"{first['draws_a_chain']} draws each."
+        f"{first['draws_per_chain']} draws each."
     )
     return out
 
 
-def coverage_page(rows: list[dict]) -> str:
+def coverage_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     first = rows[0]
     about = (
         f"{first['replicates']} replicates of {first['chains']} chains that share a history, "
-        f"{first['draws_a_chain']} draws each; shares in percent, over all coordinates. "
+        f"{first['draws_per_chain']} draws each; shares in percent, over all coordinates. "
         "`repelled`: with the errors that `result.summary()` reports; `batch means`: with those of "
         "batch means, of the same draws; `plain`: batch means of the base chains. Last, the "
         "true root mean square error over the reported one."
@@ -288,16 +290,16 @@ def coverage_page(rows: list[dict]) -> str:
     return "\n".join([about, "", head, rule, *lines, ""])
 
 
-def page(rows: list[dict]) -> tuple[str, str]:
+def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """Title and Markdown for the rows of a benchmark, of whichever kind."""
-    if "evaluations_a_step" in rows[0]:
+    if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
     if "error_over_reported" in rows[0]:
         return "95% intervals of means that hold", coverage_page(rows)
     return "Errors of repelled over plain kernels", noharm_page(rows)
 
 
-def theory_table(record: dict) -> Table:
+def theory_table(record: dict[str, Any]) -> Table:
     """What `srmc theory` found: variances over plain MALA's, as the limit has them."""
     unit, alphas = record["predicted"][0], record["alphas"]
     out = Table(box=SIMPLE_HEAD, title="n times the variance of means, over plain MALA's", **_LEFT)

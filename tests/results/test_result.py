@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.results import netcdf
 from srmc.results.result import Result
+from srmc.run.keep import Kept
 
 
 @pytest.fixture
@@ -14,10 +16,10 @@ def result():
     stats |= {"exponent": rng.random((2, 100)), "acceptance_rate": rng.random((2, 100))}
     stats["gradients"] = np.full((2, 100), 3)
     about = {"settings": {"model": "m", "kernel": "nuts", "alpha": "auto"}}
-    about |= {"interrupted": False, "num_draws": 100}
-    kept = {"a": rng.normal(size=(2, 100)), "b.c": rng.normal(size=(2, 100, 3, 2))}
-    kept["base/a"] = kept["a"] + 0.1
-    return Result(kept, stats, None, None, about)
+    about["num_draws"] = 100
+    draws = {"a": rng.normal(size=(2, 100)), "b.c": rng.normal(size=(2, 100, 3, 2))}
+    kept = Kept(stats=stats, draws=draws, base={"a": draws["a"] + 0.1})
+    return Result(kept, about)
 
 
 def test_saved_and_loaded_it_is_the_same(result, tmp_path):
@@ -47,17 +49,17 @@ def test_what_is_no_result_is_refused(result, tmp_path):
         result.save(tmp_path / "nowhere" / "r.nc")
 
 
-def test_a_full_disk_leaves_the_old_file(result, tmp_path):
+def test_a_full_disk_leaves_the_old_file(result, tmp_path, monkeypatch):
     """The file that was there stays, and nothing half-written beside it."""
     path = tmp_path / "r.nc"
     path.write_text("old")
 
-    class Full(Result):
-        def _groups(self):
-            raise OSError(28, "No space left on device")
+    def full(result):
+        raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(netcdf, "_groups", full)
     with pytest.raises(OSError, match="No space left"):
-        Full(result.kept, result.stats, None, None, result.about).save(path)
+        result.save(path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["r.nc"]
 

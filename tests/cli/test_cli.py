@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import srmc
 from srmc.cli import app
 
-FAST = ["--chains", "2", "--warmup", "100", "--steps", "100"]
+FAST = ["--num-chains", "2", "--num-warmup", "100", "--num-samples", "100"]
 
 
 def call(*args):
@@ -58,7 +58,15 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
         "initial_position = {'a': 0.0, 'b': jnp.zeros(2)}\n"
         "def logp(x): return -0.5 * (x['a'] ** 2 + jnp.sum(x['b'] ** 2))\n"
     )
-    options = ["--kernel", "hmc", "--alpha", "2", "--leapfrogs", "4", "--own-histories"]
+    options = [
+        "--kernel",
+        "hmc",
+        "--alpha",
+        "2",
+        "--num-integration-steps",
+        "4",
+        "--no-shared-history",
+    ]
     options += ["--keep", "moments", "--thin", "2", "--checkpoint", tmp_path / "run"]
     for resume in ([], ["--resume"]):
         out = call("sample", f"{model}:logp", *options, *FAST, "--out", tmp_path, *resume)
@@ -85,9 +93,9 @@ def test_what_cannot_be_shown_is_named(tmp_path):
         (["banana", "--alpha", "-1"], "alpha must be finite and >= 0"),
         (["banana", "--step-size", "0"], "step_size must be finite and > 0"),
         (["banana", "--kernel", "gibs"], "gibs"),
-        (["banana", "--chains", "0"], "chains"),
+        (["banana", "--num-chains", "0"], "chains"),
         (["banana", "--alfa", "1"], "alfa"),
-        (["banana", "--leapfrogs", "5"], "num_integration_steps is for kernel 'hmc'"),
+        (["banana", "--num-integration-steps", "5"], "num_integration_steps is for kernel 'hmc'"),
         (["banana", "--seed", "99999999999999999999"], "seed"),
         (["[/foo]"], "target must be one of"),
         (["banana", "--alpha", "strong"], "alpha must be a number or auto"),
@@ -96,7 +104,7 @@ def test_what_cannot_be_shown_is_named(tmp_path):
 )
 def test_bad_calls_say_what_is_wrong(args, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = call("sample", *args, *(FAST if "--chains" not in args else FAST[2:]))
+    out = call("sample", *args, *(FAST if "--num-chains" not in args else FAST[2:]))
     assert out.exit_code == 2
     assert words in " ".join(out.output.split())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from conftest import log_gamma, log_gamma_tree
+from helpers import log_gamma, log_gamma_tree
 
 X, U, ALPHA = np.array([0.4, -0.7]), np.array([0.2, 0.5]), 1.3
 

@@ -5,23 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import helpers
 import srmc
-from conftest import MEAN, VARIANCE, log_gamma
-from srmc import _measure, _run
+from helpers import MEAN, VARIANCE, log_gamma
+from srmc.tune import measure
+from srmc.tune.settings import settings
 
 
 def run(algorithm, positions, steps, seed=0):
-    keys = jax.random.split(jax.random.key(seed), len(positions))
-    states = jax.vmap(algorithm.init)(positions, keys)
-    return _run.run(algorithm, jax.random.key(seed + 1), states, steps)
+    draws, stats, _ = helpers.run(algorithm, jax.random.key(seed), positions, steps)
+    return draws, stats
 
 
 def loop_of(logdensity_fn, positions, steps=400):
     """The loop as it is measured on plain NUTS."""
-    plain = run(srmc.nuts(logdensity_fn, 0.5, alpha=0.0), positions, steps)
-    draws = jnp.asarray(plain.draws)
+    draws = jnp.asarray(run(srmc.nuts(logdensity_fn, 0.5, alpha=0.0), positions, steps)[0])
     scores = jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(draws)
-    return _measure.measure(draws, scores, 1000)
+    return measure.measure(draws, scores, 1000)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def loop_of(logdensity_fn, positions, steps=400):
 def test_a_metric_that_is_off_by_ten(build, options):
     loop = loop_of(log_gamma, jnp.tile(jnp.asarray(MEAN, float), (4, 1)))
     starts = jnp.tile(jnp.asarray(MEAN, float), (48, 1))
-    base = run(build(log_gamma, 0.5, alpha=0.0), starts, 1000)
+    base, _ = run(build(log_gamma, 0.5, alpha=0.0), starts, 1000)
     every = 10 if build is srmc.mh else 1
 
     @jax.jit
     def repelled(factor):
         wrong = loop._replace(root=factor * loop.root)
-        tuned = _measure.settings(wrong, 1000, history_every=every)
+        tuned = settings(wrong, 1000, history_every=every)
         algorithm = build(log_gamma, 0.5, **tuned, **options)
         keys = jax.random.split(jax.random.key(0), 48)
         one = lambda states, key: (
@@ -52,7 +52,7 @@ def test_a_metric_that_is_off_by_ten(build, options):
     for factor in (0.1, 10.0):
         draws = np.asarray(repelled(factor))
         assert np.all(np.isfinite(draws))
-        off, plain = (np.mean((x.mean(axis=1) - MEAN) ** 2 / VARIANCE) for x in (draws, base.draws))
+        off, plain = (np.mean((x.mean(axis=1) - MEAN) ** 2 / VARIANCE) for x in (draws, base))
         assert off < 2 * plain
         spread = draws.var(axis=(0, 1)) / VARIANCE
         assert np.all((spread > 0.7) & (spread < 1.4)), spread
@@ -68,12 +68,12 @@ def test_a_mode_found_later():
 
     narrow = lambda x: -0.5 * jnp.sum(x**2) / 0.05**2
     loop = loop_of(narrow, jnp.zeros((4, 2)))
-    algorithm = srmc.nuts(two_modes, 0.7, **_measure.settings(loop, 1000))
+    algorithm = srmc.nuts(two_modes, 0.7, **settings(loop, 1000))
     starts = 0.5 + jax.random.normal(jax.random.key(5), (48, 2))
-    out = run(algorithm, starts, 1000)
-    assert np.all(np.isfinite(out.draws))
-    assert np.max(np.abs(out.draws.mean(axis=(0, 1)) - 0.495)) < 0.03
-    np.testing.assert_allclose(out.draws.var(axis=(0, 1)), 1, atol=0.1)
+    draws, _ = run(algorithm, starts, 1000)
+    assert np.all(np.isfinite(draws))
+    assert np.max(np.abs(draws.mean(axis=(0, 1)) - 0.495)) < 0.03
+    np.testing.assert_allclose(draws.var(axis=(0, 1)), 1, atol=0.1)
 
 
 def test_lock_in_is_broken():
@@ -83,10 +83,12 @@ def test_lock_in_is_broken():
     logdensity_fn = lambda x: target.logdensity_fn(start[1](x))
     starts = 0.1 * jax.random.normal(jax.random.key(0), (64, 10))
     options = {"surrogate": srmc.shift(), "frame": "fixed", "gain": srmc.gain(0.6)}
-    bare = run(srmc.nuts(logdensity_fn, 0.4, alpha=10.0, **options), starts, 400)
-    guarded = run(srmc.nuts(logdensity_fn, 0.4, alpha=srmc.watched(10.0), **options), starts, 400)
-    moves = lambda out: np.mean(np.any(np.diff(out.draws[:, 200:], axis=1) != 0, axis=2), axis=1)
+    bare, _ = run(srmc.nuts(logdensity_fn, 0.4, alpha=10.0, **options), starts, 400)
+    guarded, stats = run(
+        srmc.nuts(logdensity_fn, 0.4, alpha=srmc.watched(10.0), **options), starts, 400
+    )
+    moves = lambda draws: np.mean(np.any(np.diff(draws[:, 200:], axis=1) != 0, axis=2), axis=1)
     assert np.mean(moves(bare)) < 0.1
     assert np.mean(moves(guarded)) > 0.9
     assert np.sum(moves(guarded) < 0.1) <= 1  # of 64 chains
-    assert guarded.stats["is_hot"].mean() > 0.01
+    assert stats.is_hot.mean() > 0.01

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from blackjax.util import run_inference_algorithm
 
 import srmc
-from conftest import (
+from helpers import (
     ADJUSTED,
     BASES,
     KERNELS,
@@ -22,6 +23,7 @@ from conftest import (
     log_gamma_tree,
     short_chain,
 )
+from srmc.core import history
 
 START = np.array([0.3, 1.0])
 
@@ -220,16 +222,56 @@ def test_the_paper_s_loop_blows_up_on_its_gaussian_and_the_moving_frame_does_not
     logp = srmc.targets.gaussian().logdensity_fn
     start = srmc.targets.gaussian().sample(jax.random.key(3))
     for options, stable in (
-        ({"alpha": 2.0}, False),
+        (srmc.paper_settings(2.0), False),
         ({"alpha": srmc.gain_limited(2.0, top_eigenvalue=19.0), **MODES["shift-moving"]}, True),
+        ({}, True),
     ):
         algorithm = srmc.hmc(logp, 0.2, 10, **options)
-        _, size = chain(algorithm, jax.random.key(0), start, 500, lambda s, i: jnp.max(s.position))
-        assert bool(np.max(np.abs(size)) < 10) == stable
+        keep = lambda s, i: (jnp.max(jnp.abs(s.position)), i.is_stable)
+        _, (size, is_stable) = chain(algorithm, jax.random.key(0), start, 500, keep)
+        assert bool(np.max(size) < 10) == stable
+        assert (np.mean(is_stable) > 0.98) == stable
+
+
+DEFAULTS = {
+    "mh": lambda f: srmc.mh(f, 0.3),
+    "ula": lambda f: srmc.ula(f, 0.02),
+    "uld": lambda f: srmc.uld(f, 0.1),
+    "mala": lambda f: srmc.mala(f, 0.03),
+    "hmc": lambda f: srmc.hmc(f, 0.2, 10),
+    "nuts": lambda f: srmc.nuts(f, 0.2),
+    "repel": lambda f: srmc.repel(blackjax.barker, f, step_size=0.3),
+}
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_defaults_are_stable_in_any_units(name, scale):
+    """No draw is farther out than those of the plain kernel, by more than a tenth."""
+    target = srmc.targets.gaussian()
+    logp = lambda x: target.logdensity_fn(x / scale)
+    units = {"scale": jnp.full(10, scale)} if name in ("mh", "ula", "uld", "mala") else {}
+    if units:
+        step = {"mh": 0.3, "ula": 0.02, "uld": 0.1, "mala": 0.03}[name]
+        build = lambda **kw: getattr(srmc, name)(logp, step, **units, **kw)
+    elif name == "repel":
+        build = lambda **kw: srmc.repel(blackjax.barker, logp, step_size=0.3 * scale, **kw)
+    else:
+        metric = jnp.full(10, scale**2)
+        args = (0.2, 10, metric) if name == "hmc" else (0.2, metric)
+        build = lambda **kw: getattr(srmc, name)(logp, *args, **kw)
+    keep = lambda s, i: (s.position, i.is_stable)
+    draw = lambda algorithm: jax.vmap(
+        lambda key: short_chain(algorithm, key, scale * target.sample(key), 1000, keep)[1]
+    )(jax.random.split(jax.random.key(0), 8))
+    plain, _ = draw(build(alpha=0.0))
+    repelled, is_stable = draw(build())
+    assert np.max(np.abs(repelled)) < 1.1 * np.max(np.abs(plain)) + 2 * scale
+    assert np.mean(is_stable) > 0.98
 
 
 def test_the_history_is_the_paper_s_recursion():
-    algorithm = srmc.mala(log_gamma, 0.25, gain=srmc.gain(1.0))
+    algorithm = srmc.mala(log_gamma, 0.25, **srmc.paper_settings(rho=1.0))
     _, (draws, theta) = short_chain(
         algorithm, jax.random.key(0), jnp.ones(2), 50, lambda s, i: (s.position, s.theta)
     )
@@ -240,7 +282,8 @@ def test_the_history_is_the_paper_s_recursion():
 
 
 def test_history_average_takes_both_ends_of_a_transition():
-    algorithm = srmc.mala(log_gamma, 0.25, gain=srmc.gain(1.0), history_average=True)
+    options = srmc.paper_settings(rho=1.0) | {"history_average": True}
+    algorithm = srmc.mala(log_gamma, 0.25, **options)
     _, (draws, theta) = short_chain(
         algorithm, jax.random.key(0), jnp.ones(2), 50, lambda s, i: (s.position, s.theta)
     )
@@ -351,7 +394,7 @@ def test_a_shared_history_skips_chains_whose_score_is_not_finite():
     theta = jnp.zeros((3, 2))
     features = jnp.array([[1.0, 2.0], [jnp.nan, 0.0], [3.0, 4.0]])
     update = jax.vmap(
-        lambda t, f, ok: srmc._history.update(t, f, jnp.asarray(0.5), ok, "chains"),
+        lambda t, f, ok: history.update(t, f, jnp.asarray(0.5), ok, "chains"),
         axis_name="chains",
     )
     out = update(theta, features, jnp.array([True, False, True]))
@@ -406,6 +449,81 @@ def test_wrappers_stack(mode, alpha):
     np.testing.assert_allclose(*runs, rtol=1e-10)
 
 
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("inner_mode", MODES)
+@pytest.mark.parametrize("outer_mode", MODES)
+def test_a_repelled_kernel_inside_a_repelled_kernel_is_scored_right(inner_mode, outer_mode):
+    """What the innermost kernel has cached is the density that is bent by both, as they are."""
+    inner_options = {"alpha": 0.7, "history_every": 3, **MODES[inner_mode]}
+    inner = lambda f, step_size: srmc.mala(f, step_size, **inner_options)
+    algorithm = srmc.repel(inner, log_gamma, step_size=0.1, alpha=0.5, **MODES[outer_mode])
+    bend = lambda mode: MODES[mode]["surrogate"].bend
+    state = algorithm.init(jnp.ones(2), jax.random.key(1))
+    step = jax.jit(algorithm.step)
+    for n in range(8):
+        before = state
+        state, info = step(jax.random.key(n), state)
+        expected = log_gamma
+        if outer_mode != "shift-moving":
+            bent = bend(outer_mode)(expected)
+            expected = lambda x, b=bent: b(x, before.theta, before.alpha)
+        if inner_mode != "shift-moving":
+            twice = bend(inner_mode)(expected)
+            held = before.inner_state
+            expected = lambda x, b=twice, h=held: b(x, h.theta, h.alpha)
+        cached = state.inner_state.inner_state
+        np.testing.assert_allclose(cached.logdensity, expected(cached.position), rtol=1e-10)
+        gradient = jax.grad(expected)(cached.position)
+        np.testing.assert_allclose(cached.logdensity_grad, gradient, rtol=1e-8, atol=1e-10)
+    assert np.all(state.theta != 0)
+    assert np.all(state.inner_state.theta != 0)
+
+
+def test_blackjax_s_own_tools_take_a_repelled_kernel():
+    nuts = srmc.repelled(blackjax.nuts, alpha=0.5, gain=srmc.gain(0.8, 0.1, 50))
+    adaptation = blackjax.window_adaptation(nuts, log_gamma)
+    (state, found), _ = adaptation.run(jax.random.key(0), jnp.ones(2), 300)
+    assert 0.1 < found["step_size"] < 3
+    algorithm = nuts(log_gamma, **found)
+    _, (states, info) = run_inference_algorithm(
+        jax.random.key(1), algorithm, 500, initial_position=state.position
+    )
+    assert np.all(np.isfinite(states.position))
+    assert np.mean(info.acceptance_rate) > 0.6
+    assert np.any(states.position != states.inner_state.position)
+
+    kernel = nuts.build_kernel()
+    state = nuts.init(jnp.ones(2), log_gamma)
+    one, _ = kernel(jax.random.key(2), state, log_gamma, **found)
+    two, _ = algorithm.step(jax.random.key(2), algorithm.init(jnp.ones(2)))
+    np.testing.assert_array_equal(one.position, two.position)
+
+
+def test_blackjax_s_smc_takes_a_repelled_kernel():
+    hmc = srmc.repelled(blackjax.hmc, alpha=0.3)
+    prior = lambda x: -0.5 * jnp.sum((x / 3) ** 2)
+    likelihood = lambda x: log_gamma(x) - prior(x)
+    parameters = {"step_size": 0.3, "inverse_mass_matrix": jnp.ones(2), "num_integration_steps": 3}
+    smc = blackjax.adaptive_tempered_smc(
+        prior,
+        likelihood,
+        hmc.build_kernel(),
+        hmc.init,
+        blackjax.smc.extend_params(parameters),
+        blackjax.smc.resampling.systematic,
+        target_ess=0.5,
+        num_mcmc_steps=5,
+    )
+    state = smc.init(3 * jax.random.normal(jax.random.key(0), (500, 2)))
+    step = jax.jit(smc.step)
+    for n in range(30):
+        state, _ = step(jax.random.key(n), state)
+        if state.tempering_param >= 1:
+            break
+    error = 6 * np.sqrt(VARIANCE / 500)
+    assert np.all(np.abs(np.mean(state.particles, axis=0) - MEAN) < error)
+
+
 def test_a_kernel_for_a_likelihood_is_refused():
     with pytest.raises(ValueError, match="elliptical_slice takes a likelihood's"):
         srmc.repel(blackjax.elliptical_slice, log_gamma, mean=jnp.zeros(2), cov=jnp.eye(2))
@@ -422,20 +540,21 @@ def test_alpha_zero_needs_no_gradient():
     np.testing.assert_array_equal(state.theta, 0)
 
 
-def test_frames_default_to_what_suits_the_kernel():
-    hmc = srmc.hmc(log_gamma, 0.35, 3, surrogate=srmc.shift())
-    partial = srmc.repel(
-        functools.partial(blackjax.nuts, step_size=0.3),
-        log_gamma,
-        inverse_mass_matrix=jnp.ones(2),
-        surrogate=srmc.shift(),
-    )
+def test_frames_follow_the_surrogate_and_what_a_builder_says():
+    partial = functools.partial(blackjax.nuts, step_size=0.3)
+    affine = srmc.affine()
     for algorithm, moves in [
-        (hmc, True),
-        (partial, True),
+        (srmc.hmc(log_gamma, 0.35, 3), True),
+        (srmc.hmc(log_gamma, 0.35, 3, surrogate=srmc.tilt()), False),
+        (srmc.repel(partial, log_gamma, inverse_mass_matrix=jnp.ones(2)), True),
+        (srmc.repel(blackjax.mala, log_gamma, step_size=0.1), True),
+        (srmc.repel(lambda f: blackjax.mala(f, 0.1), log_gamma), True),
+        (srmc.mala(log_gamma, 0.1), False),
         (srmc.mala(log_gamma, 0.1, surrogate=srmc.shift()), False),
-        (srmc.repel(lambda f: blackjax.mala(f, 0.1), log_gamma, surrogate=srmc.shift()), True),
-        (srmc.hmc(log_gamma, 0.35, 3), False),
+        (srmc.mala(log_gamma, 0.1, surrogate=affine), True),
+        (srmc.mala(log_gamma, 0.1, surrogate=srmc.along(affine)), True),
+        (srmc.mala(log_gamma, 0.1, frame="moving"), True),
+        (srmc.mala(log_gamma, 0.1, feedback_every=3), True),
     ]:
         state, _ = short_chain(algorithm, jax.random.key(0), jnp.ones(2), 10, lambda *_: 0)
         assert bool(np.any(state.position != state.inner_state.position)) == moves
@@ -448,7 +567,11 @@ def test_frames_default_to_what_suits_the_kernel():
         ({"alpha": np.nan}, ValueError, "alpha"),
         ({"alpha": "strong"}, TypeError, "alpha must be a number, got 'strong'"),
         ({"frame": "still"}, ValueError, "frame must be one of 'fixed', 'moving', got 'still'"),
-        ({"frame": "moving"}, ValueError, r"frame='moving' needs surrogate=srmc.shift"),
+        (
+            {"frame": "moving", "surrogate": srmc.tilt()},
+            ValueError,
+            r"frame='moving' needs surrogate=srmc.shift",
+        ),
         ({"surrogate": "tilt"}, TypeError, r"surrogate must be srmc.tilt\(\)"),
         ({"gain": 0.5}, TypeError, "gain must be"),
         ({"history_every": 0}, ValueError, "history_every must be >= 1, got 0"),
@@ -456,7 +579,11 @@ def test_frames_default_to_what_suits_the_kernel():
         ({"step_size": 0.0}, ValueError, "step_size must be finite and > 0, got 0.0"),
         ({"friction": 1.0}, TypeError, "kernel mala.*friction.*it takes.*step_size"),
         ({"history_average": "no"}, TypeError, "history_average must be True or False"),
-        ({"feedback_every": 3}, ValueError, "feedback_every=3 needs frame='moving'"),
+        (
+            {"feedback_every": 3, "frame": "fixed"},
+            ValueError,
+            "feedback_every=3 needs frame='moving'",
+        ),
     ],
 )
 def test_bad_options_are_named(options, error, words):

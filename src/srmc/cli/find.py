@@ -1,0 +1,42 @@
+"""What the command line samples from: a built-in target, or something in a Python file."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import srmc
+from srmc.cli.terminal import complaints
+from srmc.targets import BUILT_IN, Moments, Target
+
+
+def find_model(name: str) -> tuple[srmc.Model, Any]:
+    """The model of this name, and the `initial_position` that its file defines."""
+    if name in BUILT_IN:
+        return srmc.Model(BUILT_IN[name]()), None
+    file, colon, attribute = name.rpartition(":")
+    if not colon or not Path(file).is_file():
+        raise ValueError(
+            f"target must be one of {', '.join(BUILT_IN)}, or file.py:name, got {name!r}"
+        )
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"target {name!r}: {file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(Path(file).parent))
+    spec.loader.exec_module(module)
+    if not hasattr(module, attribute):
+        raise ValueError(f"target {name!r}: {file} has nothing named {attribute!r}")
+    parts = {k: getattr(module, k) for k in ("data", "space", "differences") if hasattr(module, k)}
+    return srmc.Model(getattr(module, attribute), **parts), getattr(
+        module, "initial_position", None
+    )
+
+
+def truth_of(model: srmc.Model) -> Moments | None:
+    """The moments of a built-in target."""
+    if not isinstance(model.model, Target):
+        return None
+    with complaints.status("moments of the target"):
+        return model.model.moments

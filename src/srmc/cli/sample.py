@@ -1,0 +1,183 @@
+"""`srmc sample`: from a target to a result, a plot, and the settings that repeat the run."""
+
+import contextlib
+import json
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jax
+import typer
+from jax.extend.backend import clear_backends
+from rich.markup import escape
+
+import srmc
+from srmc.cli.find import find_model, truth_of
+from srmc.cli.show import print_result
+from srmc.cli.terminal import complaints, console, fail
+from srmc.results import tables
+from srmc.store.files import check_writable, write_whole
+
+# What does not belong in the file that repeats a run.
+LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
+KernelName = Literal[
+    "mh",
+    "ula",
+    "uld",
+    "mala",
+    "hmc",
+    "jittered_hmc",
+    "nuts",
+    "gwg",
+    "dlp",
+    "gibbs",
+    "flip_mh",
+    "locally_balanced",
+]
+
+
+def _from_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Take the settings in a file as defaults; those on the command line come first."""
+    if file is None:
+        return None
+    try:
+        settings = tomllib.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{file} is not a TOML file: {error}") from None
+    known = {p.name for p in context.command.params}
+    wrong = [key for key in settings if key not in known - {"config"}]
+    if wrong:
+        raise typer.BadParameter(f"{file} has {', '.join(wrong)}, which srmc sample has not")
+    context.default_map = settings
+    return file
+
+
+def sample(
+    target: Annotated[str, typer.Argument(help="A built-in target, or file.py:name.")],
+    kernel: Annotated[
+        KernelName | None, typer.Option(help="The base kernel: nuts, or gwg on a discrete space.")
+    ] = None,
+    alpha: Annotated[str, typer.Option(help="Strength of repellence: a number, or auto.")] = "auto",
+    num_chains: Annotated[int, typer.Option(min=1, help="Number of chains.")] = 4,
+    num_warmup: Annotated[
+        int, typer.Option(min=100, help="Number of warm-up steps per chain.")
+    ] = 1000,
+    num_samples: Annotated[
+        int, typer.Option(min=1, help="Number of sampling steps per chain.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    step_size: Annotated[float | None, typer.Option(help="Found in warm-up if not given.")] = None,
+    num_integration_steps: Annotated[
+        int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
+    ] = None,
+    shared_history: Annotated[
+        bool, typer.Option(help="One history for all chains, or one for each.")
+    ] = True,
+    thin: Annotated[int, typer.Option(min=1, help="Keep every thin-th draw.")] = 1,
+    keep: Annotated[
+        Literal["draws", "moments", "covariance"], typer.Option(help="What to keep of the run.")
+    ] = "draws",
+    base: Annotated[bool, typer.Option(help="Keep the plain kernel's draws too.")] = True,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder from which the run can be resumed.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Continue the run in the checkpoint.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for result, plot and settings.")] = Path(
+        "srmc-output"
+    ),
+    x64: Annotated[bool, typer.Option(help="Double precision.")] = False,
+    distributed: Annotated[
+        bool, typer.Option(help="One of several processes, as jax.distributed finds them.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(callback=_from_config, is_eager=True, help="A TOML file of these options."),
+    ] = None,
+) -> None:
+    """Sample from a target; leave draws, a summary, a plot, and the settings that repeat it."""
+    given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
+    if x64:
+        jax.config.update("jax_enable_x64", True)
+    try:
+        if distributed:
+            clear_backends()  # BlackJAX starts one when it is imported
+            jax.distributed.initialize()
+        model, initial_position = find_model(target)
+        check_writable("out", out)
+        result = srmc.sample(
+            model,
+            kernel=kernel,
+            alpha=_number_or_auto(alpha),
+            num_chains=num_chains,
+            num_warmup=num_warmup,
+            num_samples=num_samples,
+            seed=seed,
+            initial_position=initial_position,
+            step_size=step_size,
+            num_integration_steps=num_integration_steps,
+            shared_history=shared_history,
+            keep=srmc.Keep(keep=keep, thin=thin, base=base and model.own_space is None),
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=not as_json,
+        )
+    except (ValueError, TypeError, ImportError) as error:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # which removes an empty folder only
+        fail(error)
+    except OSError as error:
+        fail(error, code=1)
+    except KeyboardInterrupt:
+        complaints.print("Interrupted before there was anything to keep.")
+        raise typer.Exit(130) from None
+    if jax.process_index() > 0:
+        return
+    out = _saved(result, out, given)
+    print_result(result, truth_of(model), as_json)
+    if not as_json:
+        console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
+    if result.interrupted:
+        complaints.print("Interrupted: the result holds what was drawn by then.")
+        raise typer.Exit(130)
+
+
+def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
+    """The folder that holds the result: `out`, or a temporary one if that cannot take it."""
+    try:
+        _save(result, out, given)
+    except OSError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="srmc-"))
+        complaints.print(f"[bold yellow]warning:[/] {escape(str(error))}", highlight=False)
+        complaints.print(f"{out} cannot take the result; it goes to {elsewhere}.", highlight=False)
+        try:
+            _save(result, elsewhere, given)
+        except OSError as again:
+            complaints.print(tables.estimates(result))
+            fail(again, code=1)
+        return elsewhere
+    return out
+
+
+def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
+    result.save(out / "result.nc")
+    write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
+    write_whole(out / "plot.png", lambda p: result.plot(p))
+
+
+def _number_or_auto(alpha: str) -> float | str:
+    try:
+        return float(alpha)
+    except ValueError:
+        if alpha != "auto":
+            raise ValueError(f"alpha must be a number or auto, got {alpha!r}") from None
+        return alpha
+
+
+def _toml(settings: dict[str, Any]) -> str:
+    """Settings as TOML, whose strings, numbers and booleans are those of JSON."""
+    plain = {k: str(v) if isinstance(v, Path) else v for k, v in settings.items() if v is not None}
+    return "".join(f"{k} = {json.dumps(v)}\n" for k, v in plain.items())

@@ -1,0 +1,42 @@
+"""`srmc show` and `srmc targets`: what was saved, and what is built in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import srmc
+from srmc.cli.terminal import console, fail
+from srmc.results import tables
+from srmc.store.files import write_whole
+from srmc.targets import BUILT_IN, Moments
+
+
+def targets() -> None:
+    """List the built-in targets."""
+    for name, build in BUILT_IN.items():
+        console.print(f"[bold]{name:14}[/] {build().about}", highlight=False)
+
+
+def show(
+    result: Annotated[Path, typer.Argument(help="A result.nc, or a folder with one.")],
+    plot: Annotated[Path | None, typer.Option(help="A PNG file to plot to.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a result that was saved."""
+    try:
+        found = srmc.load(result / "result.nc" if result.is_dir() else result)
+        if plot is not None:
+            write_whole(plot, lambda p: found.plot(p))
+    except (ValueError, OSError) as error:
+        fail(error)
+    print_result(found, None, as_json)
+
+
+def print_result(result: srmc.Result, truth: Moments | None, as_json: bool) -> None:
+    """Print estimates and facts, as tables or as JSON."""
+    if as_json:
+        typer.echo(tables.as_json(result, truth))
+        return
+    console.print(tables.estimates(result, truth))
+    console.print(tables.facts_table(tables.facts(result, truth)))

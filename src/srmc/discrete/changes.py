@@ -1,0 +1,63 @@
+"""Changes of a log density when one site of a state takes another value, as (site, value)."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from srmc._types import Array, Float, LogDensity, Scalar
+from srmc.discrete.space import Space
+
+Differences: TypeAlias = Callable[[Array], Array]  # from a state to all its changes
+CHUNK = 2**18  # the most numbers in the states that are evaluated at once
+
+
+def evaluated_changes(
+    target: LogDensity, space: Space, x: Array, value: Scalar
+) -> Float[Array, "site value"]:
+    """The changes by evaluating every neighbour of a state whose own log density is `value`."""
+    return allowed(over_neighbours(space, x, target, value) - value)
+
+
+def supplied_changes(
+    differences: Differences, space: Space, x: Array
+) -> Float[Array, "site value"]:
+    """The changes that the target supplies; for two values, those of the flips will do."""
+    changes = differences(x)
+    sites, values = space.num_sites(x), space.num_values
+    if values == 2 and changes.shape == x.shape:
+        stay = jnp.zeros((sites,), changes.dtype)
+        changes = jnp.stack([stay, changes.ravel()], axis=1)
+        held = space.labels(x)[:, None]
+        changes = jnp.take_along_axis(changes, jnp.concatenate([held, 1 - held], 1), axis=1)
+    if changes.shape != (sites, values):
+        raise ValueError(
+            f"differences must return changes of shape {(sites, values)}, for each site and "
+            f"value, got {changes.shape}"
+        )
+    return allowed(changes)
+
+
+def over_neighbours(
+    space: Space, x: Array, function: Callable[[Array], Scalar], here: Scalar
+) -> Float[Array, "site value"]:
+    """A function at the states that differ from x in one site; `here` is its value at x."""
+    labels, values = space.labels(x), space.num_values
+    sites, count = len(labels), space.num_neighbours(x)
+
+    def at_neighbour(index: Array) -> Scalar:
+        site, other = index // (values - 1), 1 + index % (values - 1)
+        return function(space.place(x, site, (labels[site] + other) % values))
+
+    batch = min(count, max(1, CHUNK // x.size))
+    others = jax.lax.map(at_neighbour, jnp.arange(count), batch_size=batch)
+    others = others.reshape(sites, values - 1)
+    by_offset = jnp.concatenate([jnp.full((sites, 1), here, others.dtype), others], axis=1)
+    offsets = (jnp.arange(values)[None] - labels[:, None]) % values
+    return jnp.take_along_axis(by_offset, offsets, axis=1)
+
+
+def allowed(changes: Float[Array, "site value"]) -> Float[Array, "site value"]:
+    """The changes, with -inf, which is never proposed, in place of NaN and +inf."""
+    return jnp.where(jnp.isnan(changes) | (changes == jnp.inf), -jnp.inf, changes)

@@ -1,0 +1,46 @@
+"""A discrete target as kernels see it from a state."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from srmc._types import Array, Feature, Float, PyTree, Scalar
+from srmc.discrete.space import Space
+
+# An array, or None, which is the empty pytree, where neither kernel nor feature needs it.
+SiteChanges: TypeAlias = PyTree[Float[Array, "site value"]]
+
+
+class Local(NamedTuple):
+    """What is known about the target at a state; none of it depends on theta.
+
+    logdensity
+        The log density of the state.
+    guide
+        The changes of the log density that proposals go by, exact or to first order.
+    changes
+        The exact changes, where bending needs them beside the guide.
+    feature
+        What the history averages, in the shape of a state.
+    """
+
+    logdensity: Scalar
+    guide: SiteChanges = None
+    changes: SiteChanges = None
+    feature: Feature = None
+
+
+class View(NamedTuple):
+    """A target on a space.
+
+    look
+        Evaluates the target at a state.
+    bend
+        `(x, local) -> Local` under the surrogate; the plain target returns `local` unchanged.
+    evaluations
+        The cost of a look and of a bend at a state, in values, gradients and sets of differences.
+    """
+
+    space: Space
+    look: Callable[[Array], Local]
+    bend: Callable[[Array, Local], Local]
+    evaluations: Callable[[Array], tuple[int, int]]

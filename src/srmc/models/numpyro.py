@@ -1,0 +1,61 @@
+"""NumPyro models."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from srmc._types import LogDensity, Position, PRNGKey
+from srmc.models.problem import Problem
+from srmc.models.starts import find_starts, scatter
+
+try:
+    from numpyro import handlers, infer
+    from numpyro.infer.util import initialize_model
+except ImportError as error:
+    raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
+
+
+def has_sites(model: Callable[..., Any]) -> bool:
+    """Whether this is a NumPyro model without arguments."""
+    try:
+        trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
+    except TypeError:  # it takes arguments, as a log density does
+        return False
+    return any(site["type"] == "sample" for site in trace.values())
+
+
+def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Problem:
+    """A NumPyro model with its arguments; chains start from the prior if `start` is "prior"."""
+    args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    prior = isinstance(start, str) and start == "prior"
+    strategy = infer.init_to_sample if prior else infer.init_to_uniform
+
+    def set_up(key: PRNGKey) -> Any:
+        return initialize_model(
+            key,
+            model,
+            init_strategy=strategy,
+            model_args=args,
+            model_kwargs=dict(kwargs),
+            validate_grad=False,
+        )
+
+    try:
+        found = set_up(jax.random.key(0))
+    except RuntimeError as error:
+        raise ValueError(f"model must have a finite log density where it starts: {error}") from None
+    if not found.param_info.z:
+        raise ValueError(f"model must have a latent variable to sample, got {model!r}")
+    logdensity_fn: LogDensity = lambda z: -found.potential_fn(z)
+
+    def starts(key: PRNGKey, num_chains: int) -> Position:
+        if prior:
+            one = lambda key: set_up(key).param_info.z
+            drawn = [one(k) for k in jax.random.split(key, num_chains)]
+            return find_starts(logdensity_fn, drawn, key, num_chains)
+        zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
+        return scatter(logdensity_fn, key, zero, num_chains)
+
+    return Problem(getattr(model, "__name__", "model"), logdensity_fn, starts, found.postprocess_fn)

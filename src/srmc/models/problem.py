@@ -1,0 +1,38 @@
+"""A log density, where its chains start, and what its draws are called."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+
+from srmc._types import Array, LogDensity, Position, PRNGKey, PyTree
+
+
+class Problem(NamedTuple):
+    """What `srmc.sample` samples from, whatever it was given.
+
+    name
+        What to call it.
+    logdensity_fn
+        The log density of an unconstrained position.
+    starts
+        From a key and a number of chains to their starts, (chain, ...).
+    values
+        From a position to named arrays, in the user's space.
+    """
+
+    name: str
+    logdensity_fn: LogDensity
+    starts: Callable[[PRNGKey, int], Position]
+    values: Callable[[Position], dict[str, Array]]
+
+
+def name_leaves(position: PyTree[Array]) -> dict[str, Array]:
+    """The leaves of a position by name; a bare array is called "x".
+
+    >>> list(name_leaves({"a": 1.0, "b": [2.0, 3.0]}))
+    ['a', 'b.0', 'b.1']
+    """
+    leaves = jax.tree.leaves_with_path(position)
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".") or "x"
+    return {name(path).replace("/", "_"): leaf for path, leaf in leaves}

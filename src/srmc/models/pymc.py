@@ -1,0 +1,61 @@
+"""PyMC models."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from pymc.initial_point import make_initial_point_fn
+from pymc.util import get_default_varnames
+
+from srmc._types import Array, Position, PRNGKey, Scalar
+from srmc.models.problem import Problem
+from srmc.models.starts import find_starts, scatter
+
+
+def from_pymc(model: Any, start: str | Any) -> Problem:
+    """A PyMC model; chains start from the prior if `start` is "prior"."""
+    get_jaxified_graph = _pymc_to_jax()
+    discrete = ", ".join(v.name for v in model.discrete_value_vars)
+    if discrete:
+        raise ValueError(f"model must have continuous variables alone, but not so {discrete}")
+    names = [v.name for v in model.value_vars]
+    logp = get_jaxified_graph(inputs=model.value_vars, outputs=[model.logp()])
+    kept = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
+    graph = get_jaxified_graph(inputs=model.value_vars, outputs=kept)
+    in_order = lambda position: [position[name] for name in names]
+
+    def logdensity_fn(position: Any) -> Scalar:
+        return jnp.asarray(logp(*in_order(position))[0]).astype(float)
+
+    def values(position: Any) -> dict[str, Array]:
+        out = graph(*in_order(position))
+        return {v.name: jnp.asarray(x) for v, x in zip(kept, out, strict=True)}
+
+    def starts(key: PRNGKey, num_chains: int) -> Position:
+        if isinstance(start, str) and start == "prior":
+            draw = make_initial_point_fn(model=model, default_strategy="prior")
+            seeds = [int(s) for s in jax.random.randint(key, (num_chains,), 0, 2**31 - 1)]
+            return find_starts(logdensity_fn, [_floats(draw(s)) for s in seeds], key, num_chains)
+        zero = jax.tree.map(jnp.zeros_like, _floats(model.initial_point()))
+        return scatter(logdensity_fn, key, zero, num_chains)
+
+    return Problem(model.name or "model", logdensity_fn, starts, values)
+
+
+def _pymc_to_jax() -> Callable[..., Any]:
+    """PyMC's translator, whose module asks for 100 devices, in an environment that others share."""
+    flags = os.environ.get("XLA_FLAGS")
+    from pymc.sampling.jax import get_jaxified_graph
+
+    if flags is None:
+        os.environ.pop("XLA_FLAGS", None)
+    else:
+        os.environ["XLA_FLAGS"] = flags
+    translate: Callable[..., Any] = get_jaxified_graph
+    return translate
+
+
+def _floats(point: dict[str, Any]) -> dict[str, Array]:
+    return {name: jnp.asarray(x, float) for name, x in point.items()}

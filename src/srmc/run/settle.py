@@ -1,0 +1,66 @@
+"""Chains beyond the pilots: they follow with the parameters that those found."""
+
+import warnings
+
+import jax
+import numpy as np
+
+from srmc._types import LogDensity, Position, PRNGKey
+from srmc.run.devices import lay_out
+from srmc.run.loop import Task, chunks, start
+from srmc.tune.continuous import Continuous
+from srmc.tune.tuner import Tuned, Tuner
+
+
+def settle(
+    tuner: Tuner,
+    logdensity_fn: LogDensity,
+    rng_key: PRNGKey,
+    tuned: Tuned,
+    rest: Position,
+    num_steps: int,
+) -> Tuned:
+    """The tuned pilots, and the `rest` of the chains after so many steps of the plain kernel."""
+    count = len(jax.tree.leaves(rest)[0])
+    if count == 0:
+        return tuned
+    parameters = {k: np.asarray(v) for k, v in tuned.parameters.items()}
+    algorithm = tuner.build(logdensity_fn, parameters, alpha=0.0)
+    layout = lay_out(count, shared=False)
+    task = Task(algorithm, rng_key, layout, lambda state: state.position, thin=num_steps)
+    (chunk,) = chunks(task, start(task, rng_key, rest), 1)
+    followed, gradients = layout.of_all_processes(
+        jax.tree.map(lambda x: np.swapaxes(x, 0, 1), (chunk.recorded, chunk.stats.gradients))
+    )
+    followed = jax.tree.map(lambda x: x[:, 0], followed)
+    if isinstance(tuner, Continuous):
+        followed = _not_left_behind(logdensity_fn, tuned.positions, followed)
+    join = lambda a, b: np.concatenate([np.asarray(a), b])
+    return tuned._replace(
+        positions=jax.tree.map(join, tuned.positions, followed),
+        gradients=np.asarray(tuned.gradients) + int(np.sum(gradients)),
+    )
+
+
+def _not_left_behind(logdensity_fn: LogDensity, pilots: Position, followed: Position) -> Position:
+    """Positions, replaced by those of pilots where the density is below exp(-10 - d) of theirs.
+
+    The pilots tuned themselves to where they started; a chain that follows may have found no
+    acceptable step there.
+    """
+    density = jax.jit(jax.vmap(logdensity_fn))
+    leaves = jax.tree.leaves(pilots)
+    dim, num_pilots = sum(leaf[0].size for leaf in leaves), len(leaves[0])
+    behind = ~np.asarray(density(followed) > np.min(density(pilots)) - 10 - dim)
+    if not np.any(behind):
+        return followed
+    warnings.warn(
+        "chains that were stuck where initial_position put them go on from where others are after "
+        f"warm-up: {behind.sum()}",
+        stacklevel=4,
+    )
+    others = np.arange(len(behind)) % num_pilots
+    mend = lambda own, theirs: np.where(
+        behind.reshape(-1, *[1] * (own.ndim - 1)), np.asarray(theirs)[others], own
+    )
+    return jax.tree.map(mend, followed, pilots)

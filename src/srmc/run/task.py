@@ -1,0 +1,81 @@
+"""From a tuned kernel to a task: the repelled kernel, and what is kept of its draws."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._types import Array, Float, Position, PRNGKey
+from srmc._versions import versions
+from srmc.core.state import RepelState
+from srmc.core.strength import Strength
+from srmc.models.problem import Problem
+from srmc.run.devices import lay_out
+from srmc.run.loop import ALL_CHAINS, Recorded, Task
+from srmc.run.plan import Plan
+from srmc.store.checkpoint import probe
+from srmc.tune import Tuned, Tuner, rule
+from srmc.tune.measure import warn_of_offset
+
+
+def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
+    """The repelled kernel on all chains, and what is kept of its draws."""
+    repellence = _repellence(plan, tuner, tuned)
+    algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, **repellence)
+    layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
+    is_tuned = plan.repellence is None and "surrogate" in repellence
+    with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
+
+    def record(state: RepelState) -> Recorded:
+        base = _values(problem, plan, state.inner_state.position) if plan.keep.base else None
+        features = _features(plan, tuner.features(state, tuned.loop)) if with_features else None
+        return Recorded(_values(problem, plan, state.position), base, features)
+
+    return Task(algorithm, rng_key, layout, record, plan.keep.thin)
+
+
+def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
+    """The keywords of `repel`."""
+    axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
+    if plan.repellence is not None:
+        return axis | plan.repellence | ({} if plan.is_auto else {"alpha": plan.alpha})
+    is_on = bool(tuner.is_on(tuned.loop))
+    if not plan.is_auto:
+        is_on = isinstance(plan.alpha, Strength) or float(plan.alpha) > 0
+    if plan.is_auto or is_on:
+        warn_of_offset(tuned.loop, plan.is_auto)
+    if not is_on:
+        return {"alpha": 0.0}
+    return tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
+
+
+def _values(problem: Problem, plan: Plan, position: Position) -> dict[str, Array]:
+    """A draw's values by name, in the user's space."""
+    values = problem.values(position)
+    more = plan.keep.statistics
+    return values if more is None else values | more(values)
+
+
+def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, " k"] | None:
+    """The features, unless they are too many to keep."""
+    if features is None or features.size > rule.FEATURES_PER_DRAW:
+        return None
+    total = features.size * plan.num_draws * plan.num_chains
+    return features if total <= rule.FEATURE_NUMBERS else None
+
+
+def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
+    """What a checkpoint says about its run; a resumed one must say the same."""
+    first = jax.tree.map(lambda x: x[0], positions)
+    kept = {k: np.asarray(v, float) for k, v in _values(problem, plan, first).items()}
+    return {
+        "settings": plan.settings()
+        | {
+            "processes": jax.process_count(),
+            "double_precision": jnp.zeros(()).dtype == "float64",
+        },
+        "shapes": {k: list(x.shape) for k, x in kept.items()},
+        "probe": probe(problem.logdensity_fn, first) + [float(x.sum()) for x in kept.values()],
+        "versions": versions(),
+    }

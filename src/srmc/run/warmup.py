@@ -1,0 +1,68 @@
+"""Warm-up of all chains: pilots tune, the rest follow, and a checkpoint remembers it."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from srmc._types import Position, PRNGKey
+from srmc.models.problem import Problem
+from srmc.run.plan import Plan
+from srmc.run.settle import settle
+from srmc.store.checkpoint import Checkpoint
+from srmc.tune import Tuned, Tuner, rule, tune
+
+
+def warm_up(
+    problem: Problem,
+    plan: Plan,
+    tuner: Tuner,
+    rng_key: PRNGKey,
+    positions: Position,
+    store: Checkpoint | None,
+) -> Tuned:
+    """The tuned chains; from the checkpoint if they are there.
+
+    Every process tunes the same pilots, and on one device, so that all agree to the last bit.
+    """
+    found = None if store is None else store.load_warmup()
+    if found is None:
+        pilots, rest = (
+            jax.tree.map(lambda x, s=side: x[s], positions)
+            for side in (slice(rule.NUM_PILOTS), slice(rule.NUM_PILOTS, None))
+        )
+        tuned = tune(
+            tuner,
+            problem.logdensity_fn,
+            rng_key,
+            pilots,
+            num_warmup=plan.num_warmup,
+            num_samples=plan.num_samples,
+            alpha=plan.alpha,
+            together=plan.num_chains if plan.shared_history else 1,
+        )
+        half = plan.num_warmup // 2
+        tuned = settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half)
+        found = {
+            "positions": _numbered(tuned.positions),
+            "parameters": {k: np.asarray(v) for k, v in tuned.parameters.items()},
+            "loop": _numbered(tuned.loop),
+            "cost": {
+                "gradients": np.asarray(tuned.gradients),
+                "extra_gradients": np.asarray(tuned.extra_gradients),
+            },
+        }
+        if store is not None:
+            store.save_warmup(found)
+    like = lambda tree, name: jax.tree.unflatten(jax.tree.structure(tree), found[name].values())
+    return Tuned(
+        positions=like(positions, "positions"),
+        parameters=found.get("parameters", {}),
+        loop=like(tuner.no_loop, "loop"),
+        gradients=found["cost"]["gradients"],
+        extra_gradients=int(found["cost"]["extra_gradients"]),
+    )
+
+
+def _numbered(tree: Any) -> dict[str, np.ndarray]:
+    return {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(tree))}

@@ -1,0 +1,236 @@
+"""Warm-up on continuous spaces: the step size and the diagonal metric of a base kernel."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+from blackjax.adaptation.base import get_filter_adapt_info_fn
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
+
+from srmc._types import Array, Draws, Float, Int, KernelState, LogDensity, Position, PRNGKey, PyTree
+from srmc.tune import rule
+
+
+class Recipe(NamedTuple):
+    """How a kernel is warmed up.
+
+    build, pilot
+        The builder of the kernel, and of the one whose acceptance sets its step size.
+    acceptance
+        The acceptance rate to aim at.
+    step_gradients
+        The cost of a step in gradients, about; a density counts as half a gradient.
+    has_metric
+        Whether BlackJAX's window adaptation finds its step size and metric.
+    """
+
+    build: Callable[..., SamplingAlgorithm]
+    pilot: Callable[..., SamplingAlgorithm]
+    acceptance: float
+    step_gradients: float
+    has_metric: bool
+
+
+class Late(NamedTuple):
+    """The second half of a warm-up.
+
+    positions
+        The last positions.
+    parameters
+        What was found for the kernel.
+    path, scores
+        Positions with a spacing, (chain, draw, ...), and the scores that the kernel cached there,
+        or None.
+    gradients
+        The number of gradients evaluated, over all chains.
+    """
+
+    positions: Position
+    parameters: dict[str, Array]
+    path: Position
+    scores: Position | None
+    gradients: Int[Array, ""]
+
+
+def spacing_of(positions: Position, num_steps: int) -> int:
+    """The number of steps per late draw that is kept: 1 if there is room, else 64 draws or more."""
+    size = int(sum(leaf.size for leaf in jax.tree.leaves(positions)))
+    late = num_steps - 2 * (num_steps // 4)
+    return max(1, late // max(64, rule.WARMUP_NUMBERS // (2 * size)))
+
+
+def by_window(
+    recipe: Recipe,
+    logdensity_fn: LogDensity,
+    rng_key: PRNGKey,
+    positions: Position,
+    num_steps: int,
+    options: dict[str, Any],
+) -> Late:
+    """BlackJAX's window adaptation, each chain by itself; the median step and the mean metric.
+
+    The draws of its second half are kept if there is room for all. Otherwise they come from steps
+    with the parameters that the first half found.
+    """
+    spacing = spacing_of(positions, num_steps)
+    fits = spacing == 1
+    length = num_steps if fits else num_steps // 2
+    seen = {"position", "logdensity_grad"} if fits else set()
+    adaptation = blackjax.window_adaptation(
+        recipe.pilot,
+        logdensity_fn,
+        target_acceptance_rate=recipe.acceptance,
+        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
+        **options,
+    )
+
+    @jax.jit
+    @jax.vmap
+    def run(key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
+        (state, parameters), info = adaptation.run(key, position, length)
+        late = jax.tree.map(lambda x: x[num_steps // 2 :], info.state)
+        spent = jnp.sum(info.info.num_integration_steps)
+        return state.position, parameters, spent, late.position, late.logdensity_grad
+
+    keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
+    last, found, spent, path, scores = run(keys, positions)
+    parameters = {
+        "step_size": jnp.median(found["step_size"]),
+        "inverse_mass_matrix": jnp.mean(found["inverse_mass_matrix"], axis=0),
+    }
+    if fits:
+        return Late(last, parameters, path, scores, jnp.sum(spent))
+    algorithm = recipe.build(logdensity_fn, **parameters, **options, alpha=0.0)
+    steps = jax.jit(lambda last: late_steps(algorithm, keys, last, (length, num_steps), spacing))
+    last, path, scores, more = steps(last)
+    return Late(last, parameters, path, scores, jnp.sum(spent) + more)
+
+
+def by_acceptance(
+    recipe: Recipe,
+    logdensity_fn: LogDensity,
+    rng_key: PRNGKey,
+    positions: Position,
+    num_steps: int,
+    options: dict[str, Any],
+) -> tuple[Late, int]:
+    """Dual averaging of the step size, twice, then steps of the kernel itself, which are kept.
+
+    In the first quarter of the steps each chain has a step size of its own, so that one that
+    starts where only tiny steps are accepted gets away. Then each coordinate gets its scale,
+    and in the second quarter all chains seek one step size together. Also returned is the number
+    of scores per chain that the scale took.
+    """
+    num_chains = len(jax.tree.leaves(positions)[0])
+    keys = jax.random.split(rng_key, num_chains)
+    quarter = num_steps // 4
+    thin = max(1, quarter // rule.SCALE_DRAWS)
+    scored = quarter // thin - quarter // thin // 2
+    spacing = spacing_of(positions, num_steps)
+
+    @jax.jit
+    def run(positions: Position) -> tuple[PyTree[Array], ...]:
+        dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
+        search = _searching(recipe, logdensity_fn, keys, quarter, thin)
+        positions, _, path = search(positions, jnp.ones(dim), 0, False)
+        seen = jax.tree.map(lambda x: x[len(x) - scored :], path)
+        scale = _scale(flatten(seen), flatten(scores_of(logdensity_fn, seen)))
+        positions, step_size, _ = search(positions, scale, quarter, True)
+        algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **options)
+        span = 2 * quarter, num_steps
+        last, path, scores, spent = late_steps(algorithm, keys, positions, span, spacing)
+        return last, step_size, scale, path, scores, spent
+
+    last, step_size, scale, path, scores, spent = run(positions)
+    searched = num_chains * 2 * (quarter // thin * thin)
+    total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
+    parameters = {"step_size": step_size, "scale": scale}
+    return Late(last, parameters, path, scores, total + num_chains * scored), scored
+
+
+def _searching(
+    recipe: Recipe, logdensity_fn: LogDensity, keys: Array, num_steps: int, thin: int
+) -> Callable[[Position, Array, int, bool], tuple[Position, Array, Position]]:
+    """A search for the step size, of each chain or of all together, that leaves its path."""
+    begin, update, final = dual_averaging_adaptation(recipe.acceptance)
+
+    def search(
+        positions: Position, scale: Array, first: int, together: bool
+    ) -> tuple[Position, Array, Position]:
+        pilot = lambda step_size: recipe.pilot(logdensity_fn, step_size, scale=scale, alpha=0.0)
+
+        def one(carry: tuple[KernelState, Any], n: Array) -> tuple[tuple[KernelState, Any], None]:
+            states, averaging = carry
+            step = lambda log_step_size, key, state: pilot(jnp.exp(log_step_size)).step(key, state)
+            states, info = jax.vmap(step)(averaging.log_step_size, fold(keys, n), states)
+            rates = jnp.nan_to_num(info.inner_info.acceptance_rate)
+            rates = jnp.broadcast_to(jnp.mean(rates), rates.shape) if together else rates
+            return (states, jax.vmap(update)(averaging, rates)), None
+
+        def several(
+            carry: tuple[KernelState, Any], start: Array
+        ) -> tuple[tuple[KernelState, Any], Position]:
+            carry, _ = jax.lax.scan(one, carry, start + jnp.arange(thin))
+            return carry, carry[0].position
+
+        averaging = jax.vmap(begin)(jnp.ones(len(keys)))
+        carry = (jax.vmap(pilot(1.0).init)(positions), averaging)
+        carry, path = jax.lax.scan(several, carry, first + thin * jnp.arange(num_steps // thin))
+        return carry[0].position, jax.vmap(final)(carry[1])[0], path
+
+    return search
+
+
+def late_steps(
+    algorithm: SamplingAlgorithm,
+    keys: Array,
+    positions: Position,
+    span: tuple[int, int],
+    spacing: int,
+) -> tuple[Position, Position, Position | None, Int[Array, ""]]:
+    """Steps of the tuned plain kernel: last positions, those kept, their scores, and the cost."""
+
+    def one(carry: tuple[KernelState, Array], n: Array) -> tuple[tuple[KernelState, Array], None]:
+        states, spent = carry
+        states, info = jax.vmap(algorithm.step)(fold(keys, n), states)
+        return (states, spent + jnp.sum(info.gradients)), None
+
+    def several(
+        carry: tuple[KernelState, Array], start: Array
+    ) -> tuple[tuple[KernelState, Array], tuple[Position, Position | None]]:
+        carry, _ = jax.lax.scan(one, carry, start + jnp.arange(spacing))
+        states, _ = carry
+        return carry, (states.position, getattr(states.inner_state, "logdensity_grad", None))
+
+    first, last = span
+    states = jax.vmap(algorithm.init)(positions, keys)
+    starts = first + spacing * jnp.arange((last - first) // spacing)
+    (states, spent), late = jax.lax.scan(several, (states, jnp.zeros((), int)), starts)
+    path, scores = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), late)
+    return states.position, path, scores, spent
+
+
+def fold(keys: Array, n: Array) -> Array:
+    """The keys of step n."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, n))(keys)
+
+
+def flatten(path: Position) -> Draws:
+    """Positions with two leading axes, as vectors."""
+    flat: Draws = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))(path)
+    return flat
+
+
+def scores_of(logdensity_fn: LogDensity, path: Position) -> Position:
+    """The scores at positions with two leading axes."""
+    return jax.vmap(jax.vmap(jax.grad(logdensity_fn)))(path)
+
+
+def _scale(draws: Draws, scores: Draws) -> Float[Array, " d"]:
+    """The root of sd(x) / sd(s), which is exact on a Gaussian whatever part of it was seen."""
+    ratio = jnp.std(draws, axis=(0, 1)) / jnp.std(scores, axis=(0, 1))
+    return jnp.sqrt(jnp.where(jnp.isfinite(ratio) & (ratio > 0), ratio, 1.0))

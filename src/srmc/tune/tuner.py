@@ -1,0 +1,138 @@
+"""What it takes to tune a kernel, and the one function that does it."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+from blackjax.base import SamplingAlgorithm
+
+from srmc._checks import is_concrete
+from srmc._types import Array, ArrayLike, Bool, Draws, Float, Int, LogDensity, Position, PRNGKey
+from srmc.core.state import RepelState
+from srmc.core.strength import Strength
+
+# A sum over several threads would depend on their number in the last bit.
+ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+
+Alpha = float | Array | Strength | str  # a number, a schedule, or "auto"
+Parameters = Mapping[str, ArrayLike]  # arguments of a kernel, by name
+Loop = Any  # what a tuner measures: a NamedTuple of arrays
+
+
+class Warmup(NamedTuple):
+    """What the adaptation of a kernel leaves.
+
+    positions
+        The last positions of the chains.
+    parameters
+        The arguments of the kernel that were found.
+    draws, features
+        Late draws of the plain kernel, and at each of them its score, or on a discrete space the
+        feature that the history averages.
+    spacing
+        The number of steps between two of these draws.
+    gradients
+        The number of gradients evaluated, over all chains.
+    extra_gradients
+        The number of gradients per chain that were evaluated only to measure the loop.
+    """
+
+    positions: Position
+    parameters: Parameters
+    draws: Draws
+    features: Draws
+    spacing: int
+    gradients: Int[Array, ""]
+    extra_gradients: int
+
+
+class Tuned(NamedTuple):
+    """A tuned kernel, and the loop that its repellence is set by.
+
+    The fields are those of `Warmup`, with the measured loop in place of the draws.
+    """
+
+    positions: Position
+    parameters: Parameters
+    loop: Loop
+    gradients: ArrayLike
+    extra_gradients: int
+
+
+class Tuner(Protocol):
+    """How a kernel is tuned, and what repels it."""
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel."""
+
+    @property
+    def no_loop(self) -> Loop:
+        """A loop of the same structure, which holds nothing."""
+
+    def adapt(
+        self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Position, num_steps: int
+    ) -> Warmup:
+        """Run the warm-up of all chains."""
+
+    def measure(
+        self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int
+    ) -> Loop:
+        """Measure the loop on late draws; `together` chains will share a history."""
+
+    def select(self, loop: Loop) -> Loop:
+        """The loop without what would be of no use, for a strength of "auto"."""
+
+    def is_on(self, loop: Loop) -> Bool[Array, ""]:
+        """Whether anything repels."""
+
+    def repellence(self, loop: Loop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
+        """The keywords of `repel` that suit the loop."""
+
+    def build(
+        self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
+    ) -> SamplingAlgorithm:
+        """The kernel with these parameters, repelled."""
+
+    def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
+        """The features of a state that act, if errors can be computed from them."""
+
+    def describe(self, loop: Loop) -> dict[str, Array]:
+        """What a result says about the loop."""
+
+
+def tune(
+    tuner: Tuner,
+    logdensity_fn: LogDensity,
+    rng_key: PRNGKey,
+    positions: Position,
+    *,
+    num_warmup: int,
+    num_samples: int,
+    alpha: Alpha = "auto",
+    together: int = 1,
+) -> Tuned:
+    """Warm chains up from `positions`, (chain, ...), and measure the loop for the run to come.
+
+    `srmc.sample` and the studies all call this. It can be traced, and then is part of the
+    caller's program.
+    """
+    warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup)
+    measure = functools.partial(
+        tuner.measure, num_samples=num_samples, spacing=warmup.spacing, together=together
+    )
+    is_auto = isinstance(alpha, str)
+    look = lambda draws, features: (
+        tuner.select(measure(draws, features)) if is_auto else measure(draws, features)
+    )
+    if is_concrete(warmup.draws):
+        look = jax.jit(look, compiler_options=ONE_THREAD)
+    loop = look(warmup.draws, warmup.features)
+    return Tuned(
+        positions=warmup.positions,
+        parameters=warmup.parameters,
+        loop=loop,
+        gradients=warmup.gradients,
+        extra_gradients=warmup.extra_gradients,
+    )
