@@ -1,5 +1,6 @@
 """The Python of the README and of the pages runs as it is printed."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import srmc
+from srmc.bench.tables import short_table
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
@@ -19,6 +21,11 @@ def test_readme_code_runs(block, capsys):
     assert scope["draws"].shape in ((1000, 10), (4, 1000, 10))
     assert jnp.all(jnp.isfinite(scope["draws"]))
     assert "gradients" in capsys.readouterr().out
+
+
+def test_the_readme_s_table_is_that_of_the_study():
+    rows = json.loads((README.parent / "docs" / "data" / "noharm.json").read_text())
+    assert short_table(rows) in README.read_text()
 
 
 def test_the_page_on_sampling_runs(capsys):

@@ -15,7 +15,6 @@ from srmc.core.history import gain
 from srmc.core.repel import repel
 from srmc.core.strength import Strength
 from srmc.core.surrogate import Surrogate, tilt
-from srmc.discrete import kernels as discrete_kernels
 from srmc.discrete.space import Space
 from srmc.kernels.rescaled import rescaled
 
@@ -166,14 +165,14 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
 
     The log density takes floats, in one-hot rows if the space is `Categorical`.
     """
-    return repel(discrete_kernels.flip_mh, logdensity_fn, space, **options)
+    return repel(kernels.flip_mh, logdensity_fn, space, **options)
 
 
 def gibbs(
     logdensity_fn: LogDensity, space: Space, scan: str = "random", **options: Any
 ) -> SamplingAlgorithm:
     """Repelled Gibbs sampler: one site per step, at random or in turn ("systematic")."""
-    return repel(discrete_kernels.gibbs, logdensity_fn, space, scan, **options)
+    return repel(kernels.gibbs, logdensity_fn, space, scan, **options)
 
 
 def locally_balanced(
@@ -183,7 +182,7 @@ def locally_balanced(
 
     The ratios of the surrogate take the feature of every neighbour of a state, twice per step.
     """
-    return repel(discrete_kernels.locally_balanced, logdensity_fn, space, balancing, **options)
+    return repel(kernels.locally_balanced, logdensity_fn, space, balancing, **options)
 
 
 def gwg(
@@ -197,7 +196,7 @@ def gwg(
 
     `num_sites` of them change in one step.
     """
-    return repel(discrete_kernels.gwg, logdensity_fn, space, temperature, num_sites, **options)
+    return repel(kernels.gwg, logdensity_fn, space, temperature, num_sites, **options)
 
 
 def dlp(
@@ -211,4 +210,4 @@ def dlp(
 
     `adjusted=False` skips the Metropolis correction.
     """
-    return repel(discrete_kernels.dlp, logdensity_fn, space, step_size, adjusted, **options)
+    return repel(kernels.dlp, logdensity_fn, space, step_size, adjusted, **options)

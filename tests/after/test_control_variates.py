@@ -113,7 +113,7 @@ def test_a_ridge_helps_where_draws_are_few_and_scores_tell_something():
         (lambda x, s: srmc.zv(x, s[..., :1], 2), "scores must have the shape of draws"),
         (lambda x, s: srmc.zv(x, s * np.nan), "scores must be finite, got 1200 NaN or inf"),
         (lambda x, s: srmc.zv(x[0, 0], s[0, 0]), "draws must be numbers of shape"),
-        (lambda x, s: srmc.zv(x[:, :9], s[:, :9]), "draws must be at least 10 a chain, got 9"),
+        (lambda x, s: srmc.zv(x[:, :9], s[:, :9]), "draws must be at least 10 per chain, got 9"),
         (lambda x, s: srmc.zv(x, 3 * s, 2), "scores must be the gradients of the log density"),
         (lambda x, s: srmc.zv(x, s, values=x[:1]), "values must be"),
     ],

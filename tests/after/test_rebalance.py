@@ -62,7 +62,7 @@ def test_pieces_give_what_one_pass_gives():
         state, piece = step(state, jnp.asarray(x[:, start : start + step.block]))
         out.append(piece)
     np.testing.assert_allclose(np.concatenate(out, 1), srmc.rebalance(x, score), atol=1e-5)
-    assert int(state.step) == 320
+    assert int(state.memory.step) == 320 // step.block
     assert int(state.refused) == 0
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_score_is_noticed_and_does_little():
         (lambda x: srmc.rebalance(x, score, alpha=-1.0), "alpha must be"),
         (lambda x: srmc.rebalance(x, score, alpha="high"), "alpha must be one of"),
         (lambda x: srmc.rebalance(x, score, form="spin"), "form must be one of"),
-        (lambda x: srmc.rebalance(x[:, :20], score), "at least 64 a chain"),
+        (lambda x: srmc.rebalance(x[:, :20], score), "at least 64 per chain"),
         (lambda x: srmc.rebalance(x, score, warmup=x[..., :3]), "warmup must have d = 4"),
         (lambda x: srmc.rebalance(x, score, logdensity_fn=score), "logdensity_fn must return"),
         (lambda x: srmc.rebalancing(score, x, 10)[1](None, x[:1]), "draws must be"),

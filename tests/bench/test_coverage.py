@@ -20,7 +20,7 @@ def test_quick_coverage_and_its_page(tmp_path):
 def test_bad_names_are_refused():
     for options, message in (
         (["--target", "nothing"], "targets must be among"),
-        (["--kernel", "nothing"], "kernels must be among"),
+        (["--kernel", "nothing"], "kernel must be one of"),
     ):
         ran = CliRunner().invoke(app, ["bench", "coverage", *options])
         assert ran.exit_code == 2

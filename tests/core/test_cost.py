@@ -104,7 +104,7 @@ def test_a_kernel_that_hides_its_loops_is_reported_as_unknown():
 
         return blackjax.SamplingAlgorithm(base.init, step)
 
-    algorithm = srmc.repel(secretive, log_gamma, step_size=0.3)
+    algorithm = srmc.repel(secretive, log_gamma, step_size=0.3, alpha=0.3, surrogate=srmc.tilt())
     _, info = algorithm.step(jax.random.key(0), algorithm.init(jnp.ones(2)))
     assert int(info.gradients) == int(info.hvps) == -1
     assert np.all(np.isfinite(info.exponent))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.core.field import total_feature
 
 ROOT = jnp.array([[1.3, 0.0], [0.4, 0.7]])
 CENTER = jnp.array([0.3, -0.2])
@@ -76,13 +77,114 @@ def test_moves_are_bounded_and_invertible(full, size):
     assert jnp.all(determinants > 0)
 
 
-def test_fields_take_pytrees():
+@pytest.mark.parametrize(
+    "field",
+    [srmc.affine(full=True), srmc.scalings(), srmc.field(lambda x: jax.tree.map(jnp.sin, x))],
+    ids=["affine", "scalings", "one's own"],
+)
+def test_fields_take_pytrees(field):
     x = {"a": jnp.array(0.5), "b": jnp.array([1.0, 2.0])}
-    field = srmc.affine(full=True)
-    weights = jax.tree.map(jnp.ones_like, field.init(x))
-    moved = field.flow(x, weights)
-    assert jax.tree.structure(moved) == jax.tree.structure(x)
-    assert field.feature(x, x)[0].shape == (3, 3)
+    s = {"a": jnp.array(-0.2), "b": jnp.array([0.3, 0.7])}
+    flat_x, flat_s = (jnp.append(tree["a"], tree["b"]) for tree in (x, s))
+    weights = jax.tree.map(lambda w: 0.1 + w, field.init(x))
+    moved, flat_moved = field.flow(x, weights), field.flow(flat_x, weights)
+    np.testing.assert_allclose(moved["a"], flat_moved[0], rtol=1e-6)
+    np.testing.assert_allclose(moved["b"], flat_moved[1:], rtol=1e-6)
+    assert np.all(np.asarray(flat_moved) != np.asarray(flat_x))
+    jax.tree.map(
+        lambda found, wanted: np.testing.assert_allclose(found, wanted, rtol=1e-6),
+        field.feature(x, s),
+        field.feature(flat_x, flat_s),
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", [name for name, field in BUILT_IN.items() if field.total])
+def test_totals_are_sums_of_features_and_their_bounds_hold(name):
+    field = BUILT_IN[name]
+    xs, ss = jax.random.normal(jax.random.key(0), (2, 50, 2))
+    shares = jax.random.uniform(jax.random.key(1), (50,))
+    totals, bounds = field.total(xs, ss, shares)
+    jax.tree.map(
+        lambda found, wanted: np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10),
+        totals,
+        total_feature(field, xs, ss, shares),
+    )
+    features = jax.vmap(field.feature)(xs, ss)
+    within = jax.tree.map(lambda f, bound: jnp.max(jnp.abs(f)) <= bound, features, bounds)
+    assert all(jax.tree.leaves(within))
+
+
+def rotation(x):
+    return {"a": -x["b"], "b": x["a"]}
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def test_a_flow_of_one_s_own_is_solved_in_both_precisions(double):
+    """Rotations and exponentials, backwards too, under `vmap` and `jit`."""
+    with jax.enable_x64(double):
+        dtype = jnp.float64 if double else jnp.float32
+        angles = jnp.linspace(-4, 4, 9, dtype=dtype)
+        x = {"a": jnp.array([1.0], dtype), "b": jnp.array([0.0], dtype)}
+        turn = jax.jit(jax.vmap(srmc.field(rotation).flow, in_axes=(None, 0)))
+        turned = turn(x, angles)
+        assert turned["a"].dtype == turned["b"].dtype == dtype
+        np.testing.assert_allclose(turned["a"][:, 0], np.cos(angles), atol=1e-4)
+        np.testing.assert_allclose(turned["b"][:, 0], np.sin(angles), atol=1e-4)
+        grow = jax.jit(jax.vmap(srmc.field(lambda x: x).flow))
+        xs = jnp.linspace(-3, 3, 9, dtype=dtype)
+        np.testing.assert_allclose(grow(xs, angles), xs * np.exp(angles), rtol=1e-3)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_flow_of_a_mixed_pytree_keeps_each_precision():
+    x = {"a": jnp.ones((1,), jnp.float32), "b": jnp.zeros((1,), jnp.float64)}
+    flow = srmc.field(lambda x: {"a": -x["b"].astype(jnp.float32), "b": 1.0 * x["a"]}).flow
+    moved = flow(x, jnp.asarray(0.5))
+    assert moved["a"].dtype == jnp.float32
+    assert moved["b"].dtype == jnp.float64
+    np.testing.assert_allclose(moved["a"], np.cos(0.5), rtol=1e-5)
+    np.testing.assert_allclose(moved["b"], np.sin(0.5), rtol=1e-5)
+
+
+def test_a_flow_that_meets_what_is_not_finite_is_nan():
+    """In one lane of many it neither hangs nor touches the others."""
+    flow = jax.jit(jax.vmap(srmc.field(lambda x: -jnp.sqrt(x)).flow, in_axes=(None, 0)))
+    weights = jnp.array([0.5, jnp.nan, jnp.inf, -jnp.inf, 10.0, 0.0])  # 10 leaves the domain
+    moved = np.asarray(flow(jnp.array([1.0, 2.0]), weights))
+    np.testing.assert_allclose(moved[0], (np.sqrt([1.0, 2.0]) - 0.25) ** 2, rtol=1e-4)
+    assert np.all(np.isnan(moved[1:5]))
+    np.testing.assert_array_equal(moved[5], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "vector_field",
+    [lambda x: x**2, lambda x: -1e6 * x, lambda x: -100 * jnp.sign(x)],
+    ids=["explodes", "stiff", "discontinuous"],
+)
+def test_a_flow_that_cannot_be_followed_ends_far_out(vector_field):
+    flow = jax.jit(srmc.field(vector_field).flow)
+    moved = flow(jnp.array([1.0, 2.0]), jnp.asarray(3.0))
+    assert not np.all(np.abs(moved) < 1e6)
+
+
+def test_a_chain_along_a_field_of_one_s_own_counts_nan_and_goes_on():
+    field = srmc.field(jnp.sqrt)  # NaN wherever a coordinate is negative
+    algorithm = srmc.nuts(skewed, 0.3, alpha=0.5, surrogate=field, frame="moving")
+
+    def one(state, key):
+        state, info = algorithm.step(key, state)
+        return state, (state.position, state.inner_state.position, state.theta, info.is_finite)
+
+    keys = jax.random.split(jax.random.key(0), 60)
+    out = jax.jit(lambda: jax.lax.scan(one, algorithm.init(jnp.ones(2)), keys)[1])()
+    positions, base, theta, is_finite = map(np.asarray, out)
+    assert np.all(np.isfinite(positions))
+    assert np.all(np.isfinite(theta))
+    outside = np.any(base < 0, axis=1)
+    assert 0 < np.sum(outside) < 60
+    np.testing.assert_array_equal(positions[outside], base[outside])
+    assert not np.any(is_finite[outside])
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -118,9 +220,9 @@ def test_a_field_has_no_fixed_frame():
 
 
 def test_wrong_coordinates_are_named():
-    with pytest.raises(ValueError, match="root must have 2 entries a side"):
+    with pytest.raises(ValueError, match="root must have 2 entries per axis"):
         srmc.scalings(root=jnp.ones(3)).init(jnp.zeros(2))
-    with pytest.raises(ValueError, match="center must have 2 entries a side"):
+    with pytest.raises(ValueError, match="center must have 2 entries per axis"):
         srmc.scalings(center=jnp.ones(3)).init(jnp.zeros(2))
     with pytest.raises(ValueError, match="root must be a vector or a matrix"):
         srmc.scalings(root=jnp.ones((2, 2, 2)))

@@ -28,7 +28,8 @@ def test_the_value_of_a_tilt_is_exact(surrogate):
     bent = surrogate.bend(log_gamma)
     expected = tilted(x, u, alpha)
     assert float(bent(x, u, alpha)) == pytest.approx(float(expected), rel=1e-14)
-    assert float(jax.value_and_grad(bent)(x, u, alpha)[0]) == pytest.approx(float(expected))
+    value, _ = jax.value_and_grad(bent)(x, u, alpha)
+    assert float(value) == pytest.approx(float(expected), rel=1e-14)
 
 
 @pytest.mark.usefixtures("x64")
@@ -92,8 +93,18 @@ def test_preconditioners():
         for surrogate in (srmc.shift(preconditioner=a), srmc.tilt(preconditioner=a)):
             u = surrogate.precondition(theta)
             np.testing.assert_allclose([u["a"], u["b"][0]], expected)
-    bent = srmc.tilt().bend(log_gamma_tree)
-    assert np.isfinite(bent({"a": 1.0, "b": jnp.ones(1)}, theta, jnp.asarray(0.5)))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("surrogate", [srmc.tilt(), srmc.tilt("shifted"), srmc.shift()])
+def test_surrogates_take_pytrees(surrogate):
+    x, u, alpha = map(jnp.asarray, (X, U, ALPHA))
+    as_tree = lambda v: {"a": v[0], "b": v[1:]}
+    flat = jax.value_and_grad(surrogate.bend(log_gamma))(x, u, alpha)
+    tree = jax.value_and_grad(surrogate.bend(log_gamma_tree))(as_tree(x), as_tree(u), alpha)
+    np.testing.assert_allclose(tree[0], flat[0], rtol=1e-14)
+    np.testing.assert_allclose(tree[1]["a"], flat[1][0], rtol=1e-14)
+    np.testing.assert_allclose(tree[1]["b"], flat[1][1:], rtol=1e-14)
 
 
 def test_a_score_that_is_not_finite_means_reject():
@@ -114,7 +125,7 @@ def test_a_score_that_is_not_finite_means_reject():
         (lambda: srmc.shift(preconditioner=np.array([1.0, np.nan])), "preconditioner must be"),
         (
             lambda: srmc.shift(preconditioner=np.ones(3)).precondition(jnp.ones(2)),
-            r"preconditioner must have 2 entries a side.*got shape \(3,\)",
+            r"preconditioner must have 2 entries per axis.*got shape \(3,\)",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc import _sites
+from srmc.discrete import changes
 from srmc.discrete.sites import Sites
 
 SPACES = {
@@ -27,13 +27,13 @@ def random_target(space, shape, seed=0):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("where", SPACES)
-@pytest.mark.parametrize("feature", ["gibbs", "stein"])
+@pytest.mark.parametrize(
+    ("where", "feature"),
+    [*((where, "gibbs") for where in SPACES), ("binary", "stein"), ("ordinal", "stein")],
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_features_have_mean_zero(where, feature, seed):
     space, shape = SPACES[where]
-    if feature == "stein" and space.one_hot:
-        pytest.skip("no order of values")
     states = jnp.asarray(space.all_states(shape))
     logdensity_fn = random_target(space, shape, seed)
     sites = Sites(logdensity_fn, space, feature=feature)
@@ -62,10 +62,25 @@ def test_the_residual_is_the_conditional_mean(where):
 def test_large_states_are_evaluated_in_chunks(monkeypatch):
     space, shape = SPACES["categorical"]
     x = jnp.asarray(space.all_states(shape))[7]
-    whole = Sites(random_target(space, shape), space, "exact", "gibbs").look(x).guide
-    monkeypatch.setattr(_sites, "CHUNK", 2 * x.size)
-    in_pieces = Sites(random_target(space, shape), space, "exact", "gibbs").look(x).guide
-    np.testing.assert_allclose(in_pieces, whole, rtol=1e-12)
+    target = random_target(space, shape)
+    sizes = []
+
+    @jax.custom_batching.custom_vmap
+    def measured(x):
+        return target(x)
+
+    @measured.def_vmap
+    def batch(axis_size, in_batched, x):
+        sizes.append(axis_size)
+        return jax.vmap(target)(x), True
+
+    guide = lambda: Sites(measured, space, "exact", "gibbs").look(x).guide
+    whole = guide()
+    assert max(sizes) == space.num_neighbours(x) == 6
+    sizes.clear()
+    monkeypatch.setattr(changes, "CHUNK", 2 * x.size)
+    np.testing.assert_allclose(guide(), whole, rtol=1e-12)
+    assert max(sizes) == 2
 
 
 @pytest.mark.usefixtures("x64")
@@ -95,9 +110,10 @@ def test_the_default_feature_is_exact_where_it_is_affordable():
 def test_biased_features_warn_and_exact_ones_do_not():
     linear = srmc.targets.ising()
     curved = lambda x: jnp.sum(jnp.sin(3 * x)) + x[0] * x[1]
-    relaxed = lambda f, feature: srmc.gwg(f, srmc.Binary(), feature=feature)
-    with pytest.warns(UserWarning, match="feature='relaxed' has no zero mean"):
+    relaxed = lambda f, feature: srmc.gwg(f, srmc.Binary(), feature=feature, alpha=1.0)
+    with pytest.warns(UserWarning, match="feature='relaxed' has no zero mean") as seen:
         relaxed(linear.logdensity_fn, "relaxed").init(linear.position)
+    assert seen[0].filename == __file__  # where `init` was called
     with pytest.warns(UserWarning, match="zero mean only if the log density is linear in each"):
         jax.vmap(relaxed(curved, "relaxed-gibbs").init)(jnp.zeros((2, 3)))
     with warnings.catch_warnings():
@@ -260,9 +276,11 @@ def test_a_log_density_may_be_a_callable_without_a_hash():
         def __call__(self, x):
             return jnp.sum(x)
 
-    assert np.isfinite(
-        srmc.gwg(Sum(), srmc.Binary()).init(jnp.zeros(3)).inner_state.local.logdensity
-    )
+    algorithm = srmc.gwg(Sum(), srmc.Binary(), alpha=1.0)
+    state = algorithm.init(jnp.array([1.0, 0.0, 1.0]))
+    assert float(state.inner_state.local.logdensity) == 2
+    state, _ = algorithm.step(jax.random.key(0), state)
+    assert float(state.inner_state.local.logdensity) == float(jnp.sum(state.position))
 
 
 def test_one_hot_states_may_be_given_as_integers():

@@ -175,8 +175,12 @@ def test_alpha_zero_is_the_base_kernel_bit_for_bit(where, kernel):
 
 
 def test_unadjusted_proposals_are_always_taken():
-    algorithm = srmc.dlp(binary, srmc.Binary(), 0.7, adjusted=False, alpha=0.0)
-    state = algorithm.init(jnp.zeros(3))
-    for n in range(10):
-        state, info = algorithm.step(jax.random.key(n), state)
-        np.testing.assert_array_equal(state.position, info.inner_info.proposal)
+    """Also those that a Metropolis correction would often reject."""
+    steep = lambda x: 5 * binary(x)
+    for adjusted in (False, True):
+        algorithm = srmc.dlp(steep, srmc.Binary(), 5.0, adjusted=adjusted, alpha=0.0)
+        state, step, taken = algorithm.init(jnp.zeros(3)), jax.jit(algorithm.step), []
+        for n in range(40):
+            state, info = step(jax.random.key(n), state)
+            taken.append(np.all(np.asarray(state.position == info.inner_info.proposal)))
+        assert np.all(taken) != adjusted

@@ -37,8 +37,8 @@ def test_unadjusted_kernels_get_a_step_with_little_bias(kernel):
         draws, _, _ = run(algorithm, jax.random.key(2), exact, 8000)
         off = np.abs(draws.mean(axis=(0, 1)) - MEAN) / np.sqrt(VARIANCE)
         bias[factor] = max(np.max(off), np.max(np.abs(draws.var(axis=(0, 1)) / VARIANCE - 1)))
-    assert bias[1.0] < 0.1
-    assert bias[8.0] > 0.1  # so that the test has power
+    assert bias[1.0] < 0.2
+    assert bias[8.0] > 0.3  # so that the test has power
 
 
 def test_a_chain_that_starts_where_only_tiny_steps_are_accepted_gets_away():
@@ -71,7 +71,6 @@ def test_every_score_of_warm_up_is_counted(kernel):
         jax.debug.callback(counted, primals[0])
         return jax.jvp(log_gamma, primals, tangents)
 
-    warmup = Continuous(kernel).adapt(density, jax.random.key(0), jnp.ones((2, 2)), 200)
+    warmup = Continuous(kernel).adapt(density, jax.random.key(0), jnp.ones((1, 2)), 200)
     jax.effects_barrier()
-    # initial states of each phase are not steps: a few per chain
-    assert 0 <= count - int(warmup.gradients) <= 2 * 4 + (kernel == "nuts") * 2 * 200
+    assert 0 <= count - int(warmup.gradients) <= 4  # the states in which phases begin

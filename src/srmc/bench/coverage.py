@@ -12,7 +12,6 @@ from srmc.bench.study import flatten
 from srmc.metrics import batch_means_error, repelled_error
 from srmc.targets import Target
 from srmc.tune import Continuous
-from srmc.tune.continuous import RECIPES
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "gaussian-10": lambda: srmc.targets.gaussian(10),
@@ -39,27 +38,25 @@ def coverage(
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
-    unknown = [name for name in kernels if name not in RECIPES]
-    if unknown:
-        raise ValueError(f"kernels must be among {', '.join(RECIPES)}, got {unknown}")
+    tuners = [Continuous(name) for name in kernels]  # which name what they do not know
     if quick:
         replicates = 12
     rows: list[dict[str, Any]] = []
     for name in names:
-        for kernel in kernels:
-            total = len(names) * len(kernels)
-            on_progress("coverage", len(rows), total, f"{kernel} on {name}")
-            row = _row(TARGETS[name](), kernel, replicates, chains, num_samples, seed)
-            rows.append({"target": name, "kernel": kernel} | row)
+        for tuner in tuners:
+            total = len(names) * len(tuners)
+            on_progress("coverage", len(rows), total, f"{tuner.kernel} on {name}")
+            row = _row(TARGETS[name](), tuner, replicates, chains, num_samples, seed)
+            rows.append({"target": name, "kernel": tuner.kernel} | row)
     on_progress("coverage", len(rows), len(rows), "")
     return rows
 
 
 def _row(
-    target: Target, kernel: str, replicates: int, chains: int, num_samples: int, seed: int
+    target: Target, tuner: Continuous, replicates: int, chains: int, num_samples: int, seed: int
 ) -> dict[str, Any]:
     flat = flatten(target)
-    mean, tuner = np.asarray(flat.mean, float), Continuous(kernel)
+    mean = np.asarray(flat.mean, float)
 
     def one(key: PRNGKey) -> tuple[Array, ...]:
         start_key, warm_key, init_key, run_key = jax.random.split(key, 4)

@@ -294,6 +294,8 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """Title and Markdown for the rows of a benchmark, of whichever kind."""
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
+    if "constant" in rows[0]:
+        return "How much the constants of the tuning matter", rule_page(rows)
     if "error_over_reported" in rows[0]:
         return "95% intervals of means that hold", coverage_page(rows)
     return "Errors of repelled over plain kernels", noharm_page(rows)
@@ -318,3 +320,58 @@ def theory_table(record: dict[str, Any]) -> Table:
     law = f"The excess over alpha = inf falls as (1 + alpha)^{fitted:.2f}. "
     out.caption = ("" if fitted != fitted else law) + f"Assumptions on the tails: {verdict}."
     return out
+
+
+def rule_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench rule`."""
+    head, *lines = _rule_cells(rows)
+    out = Table(box=SIMPLE_HEAD, title="Errors over plain, for a constant × factor", **_LEFT)
+    for n, column in enumerate(head):
+        out.add_column(column, justify="left" if n < 3 else "right", no_wrap=True)
+    for line in lines:
+        out.add_row(*line)
+    return out
+
+
+def rule_page(rows: list[dict[str, Any]]) -> str:
+    """The rows of `srmc bench rule`, as Markdown."""
+    head, *lines = _rule_cells(rows)
+    note = (
+        "Squared errors of self-tuned repelled kernels over those of plain ones, of means and of "
+        "second moments, with one constant of `src/srmc/tune/rule.py` halved, kept, and doubled; "
+        f"{rows[0]['replicates']} replicates, with the jackknife error over replicates.\n"
+    )
+    table = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines)]
+    return note + "\n" + "\n".join(table) + "\n"
+
+
+def _rule_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+    names = ("mean", "second")
+    factors = sorted({row["factor"] for row in rows})
+    lines = [["constant", "kernel", "target"]]
+    lines[0] += [f"{name}, × {factor:g}" for name in names for factor in factors]
+    by_place: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
+    for row in rows:
+        place = row["constant"], row["kernel"], row["target"]
+        by_place.setdefault(place, {})[row["factor"]] = row["errors"]
+    for place, found in by_place.items():
+        errors = [found[factor][name] for name in names for factor in factors]
+        lines.append([*place, *(_cell(e["ratio"], e["error"]) for e in errors)])
+    return lines
+
+
+def short_table(rows: list[dict[str, Any]], kernel: str = "nuts") -> str:
+    """The table of the README: ratios of one kernel with alpha="auto", one chain, as Markdown."""
+    lines = ["| target | means | covariances | quantiles | control variates: means, covariances |"]
+    lines.append("|---|---|---|---|---|")
+    for row in rows:
+        if row["kernel"] == kernel and row["alpha"] == "auto" and row["chains"] == 1:
+            ours, theirs = row["errors"]["repelled"], row["errors"].get("zv2", {})
+            cells = [_ratio(ours, name) for name in ("mean", "covariance", "quantile")]
+            rival = ", ".join(_ratio(theirs, name) for name in ("mean", "covariance"))
+            lines.append(f"| {row['target']} | {' | '.join(cells)} | {rival} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ratio(errors: dict[str, Any], name: str) -> str:
+    return f"{errors[name]['ratio']:.2f}" if name in errors else "–"

@@ -11,7 +11,17 @@ import typer
 from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
 
-_ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature")  # what names a row
+_ASKED = (
+    "target",
+    "kernel",
+    "chains",
+    "alpha",
+    "seed",
+    "dtype",
+    "feature",
+    "constant",
+    "factor",
+)  # what names a row
 
 bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
 
@@ -101,6 +111,24 @@ def coverage(
         quick=quick,
     )
     _measure(run, tables.coverage_table, out)
+
+
+@bench.command()
+def rule(
+    constant: Annotated[list[str] | None, typer.Option(help="Some constants, not all.")] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 48,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One constant, few and short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors with a constant of the tuning halved, kept, and doubled."""
+    from srmc.bench import rule as measurements
+    from srmc.bench import tables
+
+    run = functools.partial(
+        measurements.rule, constant, replicates=replicates, seed=seed, quick=quick
+    )
+    _measure(run, tables.rule_table, out)
 
 
 def _measure(

@@ -67,7 +67,7 @@ def _rescored(parts: Parts, state: RepelState) -> KernelState:
 def _seen(parts: Parts, state: RepelState, position: Position) -> tuple[Feature, Bool[Array, ""]]:
     """The feature at the draw, and whether the target has a density there; where it is due."""
 
-    def look(
+    def evaluate(
         operand: tuple[Position, Feature, Array],
     ) -> tuple[Position, Feature, Array]:
         x, _, _ = operand
@@ -76,8 +76,8 @@ def _seen(parts: Parts, state: RepelState, position: Position) -> tuple[Feature,
 
     operand = position, state.feature, state.is_inside
     if parts.memory.updates_at_each_step:
-        return look(operand)[1:]
-    _, feature, inside = when(parts.memory.closes(state), look, operand)
+        return evaluate(operand)[1:]
+    _, feature, inside = when(parts.memory.closes(state), evaluate, operand)
     return feature, inside
 
 
@@ -91,8 +91,10 @@ def _carried(
     surrogate = parts.surrogate
     if not surrogate.carries:
         return inner_state
-    shift = lambda alpha, theta: optax.tree.scale(alpha, surrogate.precondition(theta))
-    jump = optax.tree.sub(shift(closed.alpha, closed.theta), shift(state.alpha, state.theta))
+    before, after = (
+        optax.tree.scale(at.alpha, surrogate.precondition(at.theta)) for at in (state, closed)
+    )
+    jump = optax.tree.sub(after, before)
     carried = parts.kernel.carry(inner_state, lambda x: surrogate.field.flow(x, jump))
     return optax.tree.where(closed.is_hot, carried, inner_state)
 

@@ -23,6 +23,11 @@ _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
 _UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)
 
 
+def caches(state: KernelState, name: str) -> bool:
+    """Whether a kernel caches this about the target, at the position of its state."""
+    return name in getattr(state, "_fields", ())
+
+
 class Kernel:
     """A kernel without its target, which is an argument of every method instead."""
 
@@ -74,7 +79,7 @@ class Kernel:
                 f"kernel {self.name} cannot be repelled: its state must be a NamedTuple with a "
                 f"field `position`, got {type(state).__name__}"
             )
-        if needs_gradient and not hasattr(state, "logdensity_grad"):
+        if needs_gradient and not caches(state, "logdensity_grad"):
             raise ValueError(
                 f"feedback_every must be 1 for kernel {self.name}, which caches no gradient; "
                 "use history_every"
@@ -108,10 +113,10 @@ class Kernel:
         built = self._build(logdensity_fn)
         if hasattr(built, "rescore"):  # it is itself repelled, and bends this target once more
             return built.rescore(state)
-        if hasattr(state, "logdensity_grad"):
+        if caches(state, "logdensity_grad"):
             value, gradient = jax.value_and_grad(logdensity_fn)(state.position)
             return state._replace(logdensity=value, logdensity_grad=gradient)
-        if hasattr(state, "logdensity"):
+        if caches(state, "logdensity"):
             return state._replace(logdensity=logdensity_fn(state.position))
         if hasattr(state, "inner_state"):
             return state._replace(inner_state=self.rescore(logdensity_fn, state.inner_state))
@@ -126,10 +131,10 @@ class Kernel:
 
     def rescore_calls(self, state: KernelState) -> tuple[int, int]:
         """The number of plain values and of gradients that `rescore` evaluates."""
-        if not hasattr(state, "logdensity") and hasattr(state, "inner_state"):
+        if not caches(state, "logdensity") and hasattr(state, "inner_state"):
             return self.rescore_calls(state.inner_state)
-        gradient = hasattr(state, "logdensity_grad")
-        return int(not gradient and hasattr(state, "logdensity")), int(gradient)
+        gradient = caches(state, "logdensity_grad")
+        return int(not gradient and caches(state, "logdensity")), int(gradient)
 
     def step_calls(
         self, rng_key: PRNGKey, state: KernelState, info: KernelInfo

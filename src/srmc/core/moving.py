@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from srmc._types import Array, Bool, Feature, KernelState, Position, PRNGKey
+from srmc.core.kernel import caches
 from srmc.core.parts import Parts, Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.target import all_finite
@@ -51,10 +52,10 @@ def _seen(
     base chain's plus the last difference of the two, the feedback.
     """
     seldom = parts.feedback_every > 1
-    value_at_base = getattr(inner_state, "logdensity", -jnp.inf)
+    value_at_base = inner_state.logdensity if caches(inner_state, "logdensity") else -jnp.inf
     floor = jnp.asarray(value_at_base - 10 - optax.tree.size(inner_state.position))
 
-    def look(
+    def evaluate(
         operand: tuple[Position, Array, Feature, Array],
     ) -> tuple[Position, Array, Feature, Array]:
         x, floor, _, _ = operand
@@ -68,9 +69,9 @@ def _seen(
     operand = moved, floor, state.feature, state.is_inside
     looks = _looks(parts, state)
     if parts.memory.updates_at_each_step and not seldom:
-        _, _, feature, inside = look(operand)
+        _, _, feature, inside = evaluate(operand)
     else:
-        _, _, feature, inside = when(looks, look, operand)
+        _, _, feature, inside = when(looks, evaluate, operand)
     at_base = parts.cached_feature(inner_state, optax.tree.zeros_like(state.theta))
     feedback = state.feedback
     if seldom:

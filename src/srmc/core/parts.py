@@ -18,7 +18,7 @@ from srmc._types import (
     Position,
     PRNGKey,
 )
-from srmc.core.kernel import Kernel
+from srmc.core.kernel import Kernel, caches
 from srmc.core.memory import Memory
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Surrogate
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
 
     def cached_feature(self, inner_state: KernelState, otherwise: Feature) -> Feature:
         """The feature at the base chain's position, from the score that the kernel cached."""
-        if hasattr(inner_state, "logdensity_grad"):
+        if caches(inner_state, "logdensity_grad"):
             return self.surrogate.field.feature(inner_state.position, inner_state.logdensity_grad)
         return otherwise
 

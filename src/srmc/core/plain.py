@@ -1,6 +1,7 @@
 """The base kernel alone: strength 0."""
 
 from srmc._types import PRNGKey
+from srmc.core.kernel import caches
 from srmc.core.parts import Parts, Step
 from srmc.core.state import RepelInfo, RepelState
 
@@ -12,7 +13,7 @@ def plain_step(parts: Parts) -> Step:
         start = state.inner_state
         inner_state, inner_info, is_finite = parts.kernel.step(parts.target, rng_key, start)
         feature = parts.cached_feature(inner_state, state.feature)
-        learns = hasattr(inner_state, "logdensity_grad")
+        learns = caches(inner_state, "logdensity_grad")
         closed = parts.memory.close(state, feature, True, state.is_inside, learns)
         return (
             closed.state(state, inner_state.position, inner_state, state.feedback, state.is_inside),

@@ -56,7 +56,7 @@ def repel(
         A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density (the full
         one, not a likelihood) that returns a `blackjax.SamplingAlgorithm`. Its state must be a
         NamedTuple with `position`; what it caches about the target must be called `logdensity`
-        and `logdensity_grad`. A kernel on a discrete space, such as `srmc.discrete.kernels.gwg`,
+        and `logdensity_grad`. A kernel on a discrete space, such as `srmc.kernels.gwg`,
         also takes `space`, `feature`, `differences` and `preconditioner`; see `srmc.gwg`.
     logdensity_fn
         The log density of the target, up to a constant.

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelState, Position
+from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelState, Position, Score
 
 
 class RepelState(NamedTuple):
@@ -38,6 +38,18 @@ class RepelState(NamedTuple):
     feedback: Feature
     is_inside: Bool[Array, ""]
     strength_state: KernelState
+
+    @property
+    def logdensity(self) -> Float[Array, ""]:
+        """The log density that the base kernel cached, at its own position."""
+        value: Float[Array, ""] = self.inner_state.logdensity
+        return value
+
+    @property
+    def logdensity_grad(self) -> Score:
+        """The gradient that the base kernel cached, as BlackJAX's adaptations expect."""
+        score: Score = self.inner_state.logdensity_grad
+        return score
 
 
 class RepelInfo(NamedTuple):

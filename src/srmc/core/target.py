@@ -6,16 +6,6 @@ import jax.numpy as jnp
 from srmc._checks import check_number, is_concrete
 from srmc._types import Array, ArrayLike, Bool, LogDensity, Position, PyTree, Scalar
 
-__all__ = [
-    "LogDensity",
-    "all_finite",
-    "as_position",
-    "check_density",
-    "check_start",
-    "like",
-    "rejecting",
-]
-
 
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Whether every floating-point number of a pytree is finite."""

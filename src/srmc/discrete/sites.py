@@ -21,8 +21,6 @@ from srmc.discrete.features import Evaluated
 from srmc.discrete.space import Space
 from srmc.discrete.view import Local, View
 
-Changes = Differences
-
 
 class Sites:
     """A log density on a space, with the guide that a kernel needs and the history's feature.

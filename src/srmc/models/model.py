@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from srmc._checks import check_option
-from srmc.discrete.sites import Changes
+from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 from srmc.models.problem import Problem, name_leaves
 from srmc.models.starts import find_starts, find_states, scatter
@@ -30,7 +30,7 @@ class Model:
     model: Any
     data: Any = None
     space: Space | None = None
-    differences: Changes | None = None
+    differences: Differences | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.model, Model):
@@ -47,7 +47,7 @@ class Model:
         return self.model.space if isinstance(self.model, Target) else self.space
 
     @property
-    def own_differences(self) -> Changes | None:
+    def own_differences(self) -> Differences | None:
         """The one-site changes of the model, if it has any."""
         if self.differences is None and isinstance(self.model, Target):
             return self.model.differences

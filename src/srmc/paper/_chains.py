@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
+import srmc
 from srmc import RepelInfo, RepelState
 from srmc._types import Array, ArrayLike, Float, Int, PRNGKey, PyTree
 from srmc.paper._progress import OnBlock, no_report
@@ -19,8 +20,7 @@ Number: TypeAlias = float  # a number of a setting, which is traced
 Kept: TypeAlias = dict[str, Array]
 Fold: TypeAlias = Callable[[Kept, Setting, RepelState, RepelInfo, Int[Array, ""]], Kept]
 
-# The parts of a program run one after the other; docs/scaling.md says why.
-_IN_ORDER: dict[str, str | int] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+# For short runs, where compiling is what takes the time.
 _LIGHT: dict[str, str | int] = {"xla_backend_optimization_level": 0}
 
 
@@ -150,7 +150,7 @@ def averages(
 @functools.cache
 def _options(light: bool) -> dict[str, str | int]:
     """The compiler options that this backend understands: all of them, or none."""
-    wanted = _IN_ORDER | (_LIGHT if light else {})
+    wanted: dict[str, str | int] = srmc.run.in_order() | (_LIGHT if light else {})
     try:
         jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
     except Exception:  # another backend, or a version of XLA without these options

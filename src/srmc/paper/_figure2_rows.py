@@ -82,9 +82,8 @@ class _Comparison:
         return (
             f"The best alpha reduces the error by a factor of {self.gain():.2g} at equal steps and "
             f"of {self.gain('gradients'):.2g} at equal gradients; a repelled step costs {cost:.2g} "
-            "times as many gradients as a plain one. Share of diverged runs: "
-            + (", ".join(lost) or "none diverged")
-            + "."
+            "times as many gradients as a plain one. "
+            + (f"Share of diverged runs: {', '.join(lost)}." if lost else "No run diverged.")
         )
 
 

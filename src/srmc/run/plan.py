@@ -7,7 +7,7 @@ from typing import Any
 from srmc._checks import check_count, check_number, check_option
 from srmc._types import Array
 from srmc.core.strength import Strength
-from srmc.discrete.sites import Changes
+from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
@@ -72,7 +72,7 @@ class Plan:
     def is_auto(self) -> bool:
         return isinstance(self.alpha, str)
 
-    def tuner(self, differences: Changes | None = None) -> Tuner:
+    def tuner(self, differences: Differences | None = None) -> Tuner:
         """What tunes the kernel."""
         if self.space is None:
             return Continuous(self.kernel, self.num_integration_steps, self.step_size)

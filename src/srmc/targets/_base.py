@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from srmc._types import Float, LogDensity, Position, PRNGKey, PyTree
-from srmc.discrete.sites import Changes
+from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 
 
@@ -58,7 +58,7 @@ class Target:
     find_moments: Callable[[], Moments] | None = None
     sample: Callable[[PRNGKey], Position] | None = None
     space: Space | None = None
-    differences: Changes | None = None
+    differences: Differences | None = None
 
     @functools.cached_property
     def moments(self) -> Moments | None:

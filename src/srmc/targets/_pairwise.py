@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number
 from srmc._types import Array, Float, Int, LogDensity, PRNGKey, Scalar
-from srmc.discrete.sites import Changes
+from srmc.discrete.changes import Differences
 from srmc.discrete.space import Binary, Categorical, Space
 from srmc.targets._base import Target, enumerated, exact
 
@@ -180,6 +180,6 @@ def _with_slope(value_and_slope: ValueAndSlope) -> LogDensity:
     return function
 
 
-def _linear(space: Space, value_and_slope: ValueAndSlope) -> Changes:
+def _linear(space: Space, value_and_slope: ValueAndSlope) -> Differences:
     """One-site changes of a log density that is linear in each site."""
     return lambda x: space.linear(x, value_and_slope(x)[1])

@@ -6,8 +6,9 @@ kernel (`measure`), and turns that into keywords of `repel` (`settings`). Every 
 `rule`, with the reason for it.
 """
 
+from srmc.tune import rule
 from srmc.tune.continuous import Continuous
 from srmc.tune.discrete import Discrete
 from srmc.tune.tuner import Tuned, Tuner, Warmup, tune
 
-__all__ = ["Continuous", "Discrete", "Tuned", "Tuner", "Warmup", "tune"]
+__all__ = ["Continuous", "Discrete", "Tuned", "Tuner", "Warmup", "rule", "tune"]

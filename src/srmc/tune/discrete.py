@@ -15,7 +15,8 @@ from srmc._types import Array, Bool, Draws, Float, Int, KernelState, LogDensity,
 from srmc.core.history import Gain
 from srmc.core.state import RepelState
 from srmc.core.target import all_finite
-from srmc.discrete.sites import Changes, Sites
+from srmc.discrete.changes import Differences
+from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.tune import rule
 from srmc.tune.adapt import fold
@@ -68,7 +69,7 @@ class Discrete:
 
     kernel: str
     space: Space
-    differences: Changes | None = None
+    differences: Differences | None = None
     step_size: float | None = None
 
     def __post_init__(self) -> None:
