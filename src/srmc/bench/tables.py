@@ -324,8 +324,8 @@ def theory_table(record: dict[str, Any]) -> Table:
 
 def rule_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench rule`."""
-    head, *lines = _rule_cells(rows)
-    out = Table(box=SIMPLE_HEAD, title="Errors over plain, for a constant × factor", **_LEFT)
+    head, *lines = _rule_cells(rows, with_error=False)
+    out = Table(box=SIMPLE_HEAD, title="Squared errors over plain, constant × factor", **_LEFT)
     for n, column in enumerate(head):
         out.add_column(column, justify="left" if n < 3 else "right", no_wrap=True)
     for line in lines:
@@ -345,18 +345,19 @@ def rule_page(rows: list[dict[str, Any]]) -> str:
     return note + "\n" + "\n".join(table) + "\n"
 
 
-def _rule_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+def _rule_cells(rows: list[dict[str, Any]], with_error: bool = True) -> list[list[str]]:
     names = ("mean", "second")
+    cell = _cell if with_error else lambda ratio, error: f"{ratio:.3f}"
     factors = sorted({row["factor"] for row in rows})
     lines = [["constant", "kernel", "target"]]
-    lines[0] += [f"{name}, × {factor:g}" for name in names for factor in factors]
+    lines[0] += [f"{name} ×{factor:g}" for name in names for factor in factors]
     by_place: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
     for row in rows:
         place = row["constant"], row["kernel"], row["target"]
         by_place.setdefault(place, {})[row["factor"]] = row["errors"]
     for place, found in by_place.items():
         errors = [found[factor][name] for name in names for factor in factors]
-        lines.append([*place, *(_cell(e["ratio"], e["error"]) for e in errors)])
+        lines.append([*place, *(cell(e["ratio"], e["error"]) for e in errors)])
     return lines
 
 
