@@ -7,7 +7,7 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
-test: .venv/ready lint
+test: .venv/ready
 	$(BIN)/python -m pytest -n 2
 
 lint: .venv/ready

@@ -32,7 +32,7 @@ from srmc.samplers import (
     uld,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AISResult",

@@ -77,7 +77,7 @@ def _draw_row(row: np.ndarray, curves: Curves, cost: str) -> None:
 def _is_lost(curve: Curve) -> bool:
     """Whether the mean error is so large that the curve is named instead of drawn."""
     with np.errstate(over="ignore"):
-        return not curve.errors.mean(axis=0).max() < 300
+        return not np.max(curve.errors.mean(axis=0)) < 300
 
 
 def _note(axis: Axes, lost: list[str], exact: bool = False) -> None:

@@ -134,13 +134,13 @@ def _hmc_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
         _ours(last, "hmc", steps),
         {
             "single precision: all five are within a factor of 3": bool(
-                single.max() < 3 * single.min()
+                np.max(single) < 3 * np.min(single)
             ),
             "single precision: all five are between 1e-6 and 1e-4": bool(
-                single.min() > 1e-6 and single.max() < 1e-4
+                np.min(single) > 1e-6 and np.max(single) < 1e-4
             ),
         },
-        f"The largest MSE is {single.max() / single.min():.3g} times the smallest. "
+        f"The largest MSE is {np.max(single) / np.min(single):.3g} times the smallest. "
         + _lost(last["hmc", "single"], limit),
     )
 

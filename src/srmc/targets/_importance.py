@@ -41,7 +41,7 @@ def importance_moments(
         x = fit.x + z @ root.T
         log_proposal = -0.5 * (degrees + dim) * np.log1p(np.sum(z**2, axis=1) / degrees)
         log_weight = np.asarray(log_target(jnp.asarray(x)), float) - log_proposal
-        weight = np.exp(log_weight - log_weight.max())
+        weight = np.exp(log_weight - np.max(log_weight))
         weight /= weight.sum()
         mean = weight @ x
         return mean, weight @ x**2 - mean**2

@@ -148,13 +148,13 @@ def _neighbour_sum(
     order = np.argsort(both[:, 0], kind="stable")
     both, weight = both[order], weight[order]
     degree = np.bincount(both[:, 0], minlength=sites)
-    if 4 * degree.max() > sites:
+    if 4 * int(np.max(degree)) > sites:
         matrix = np.zeros((sites, sites))
         np.add.at(matrix, (both[:, 0], both[:, 1]), weight)
         return lambda s: jnp.asarray(matrix.astype(s.dtype)) @ s
     rank = np.arange(len(both)) - np.repeat(np.cumsum(degree) - degree, degree)
-    neighbour = np.zeros((sites, degree.max()), np.int32)
-    table = np.zeros((sites, degree.max()))
+    neighbour = np.zeros((sites, int(np.max(degree))), np.int32)
+    table = np.zeros((sites, int(np.max(degree))))
     neighbour[both[:, 0], rank], table[both[:, 0], rank] = both[:, 1], weight
 
     def apply(s: State) -> State:
