@@ -108,7 +108,7 @@ def _mala_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
             ),
             "single precision: the MSE at 1e-5 is at least 10 times that at 0.1": bool(worst >= 10),
             "single precision: 0.1, 1 and alpha are within a factor of 2": bool(
-                single[2:].max() < 2 * single[2:].min()
+                np.max(single[2:]) < 2 * np.min(single[2:])
             ),
             "single precision: the MSE at 0.1 is within a factor of 3 of the paper's": bool(
                 1 / 3 < single[2] / 2.46e-6 < 3
