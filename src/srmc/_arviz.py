@@ -1,4 +1,4 @@
-"""ArviZ, imported when it is first used and without the announcement that it makes once a day."""
+"""ArviZ, imported on first use and without its daily announcement."""
 
 import warnings
 from typing import Any

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether the numbers of `value` can be looked at now, outside any trace."""
+    """Whether the numbers in `value` are known now, that is outside of any trace."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
@@ -22,7 +22,7 @@ def check_number(
     at_most: float = np.inf,
     scalar: bool = True,
 ) -> None:
-    """Refuse a number, or an array of them if not `scalar`, that is not finite or out of range."""
+    """Raise if a number, or an entry of an array if not `scalar`, is not finite or out of range."""
     if not is_concrete(value):
         return
     if isinstance(value, str) or (scalar and np.ndim(value) > 0):
@@ -47,7 +47,7 @@ def check_number(
 
 
 def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `at_least`."""
+    """Raise unless the value is a whole number of at least `at_least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
@@ -55,7 +55,7 @@ def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
 
 
 def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
-    """Refuse a value that is not among the allowed ones."""
+    """Raise unless the value is one of the allowed ones."""
     options = list(allowed)
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
@@ -64,7 +64,7 @@ def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
 def check_call(
     what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Refuse arguments that `function` would not take; return those that it takes, by name."""
+    """Raise if `function` does not accept the arguments; return them by name."""
     signature = inspect.signature(function)
     try:
         return signature.bind(*args, **kwargs).arguments

@@ -1,4 +1,4 @@
-"""Progress on the terminal: how far, how fast, how long still, and how the chains do."""
+"""Progress bars on the terminal, with speed, remaining time and a remark on the chains."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ Show = Callable[..., None]
 def progress_bar(shown: bool = True) -> Iterator[Show]:
     """One bar per phase: `show(what, done, total, remark)` moves the bar of `what`.
 
-    A phase whose total is None pulses until it is told to be done.
+    The bar of a phase whose total is None pulses until the total is given.
     """
     columns: tuple[Any, ...] = (
         SpinnerColumn(),

@@ -1,4 +1,4 @@
-"""The words that every room shares: positions, log densities, keys, draws."""
+"""Types that all rooms share: positions, log densities, keys, draws."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -31,7 +31,7 @@ Scalar: TypeAlias = Float[Array, ""]
 Position: TypeAlias = PyTree[Float[Array, "..."]]
 Score: TypeAlias = Position  # the gradient of a log density
 Feature: TypeAlias = PyTree[Float[Array, "..."]]  # what the history averages
-LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position, however the user structures it
+LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position of any structure
 Draws: TypeAlias = Float[Array, "chain draw d"]
 KernelState: TypeAlias = Any  # a NamedTuple of the base kernel's own making
 KernelInfo: TypeAlias = Any

@@ -25,7 +25,7 @@ def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
 
 
 def test_strengths_are_dealt_out():
-    case = Case("mala", {}, 300, 300)
+    case = Case("mala", 300, 300)
     row = study(srmc.targets.banana(), case, replicates=4, alpha=(0.1, 100.0), beside=False)
     assert row["non_finite_results"] == 0
 
@@ -40,7 +40,7 @@ def test_unknown_names_are_named(option):
 def test_all_columns_of_a_study():
     """Everything that stands beside a repelled run, on a target that is quick to run."""
     target = srmc.targets.gaussian(3)
-    case = Case("hmc", {"num_integration_steps": 3}, 300, 300)
+    case = Case("hmc", 300, 300)
     row = study(target, case, replicates=4, truth=find_truth(target, length=200))
     assert set(row["errors"]) == {"plain", "repelled", "shift", "paper", "zv1", "zv2"}
     assert row["errors"]["zv2"]["covariance"]["ratio"] < 0.01  # exact on a Gaussian

@@ -6,5 +6,5 @@ def test_rows_have_a_baseline_and_a_ratio_each():
     rows = overhead(**size, repeats=2, kernels=("nuts", "gwg", "rebalance"))
     assert {row["kernel"] for row in rows} == {"nuts", "gwg", "rebalance"}
     for row in rows:
-        assert row["microseconds_a_step"] > 0
+        assert row["microseconds_per_step"] > 0
         assert (row["ratio"] == 1) or row["variant"] not in ("blackjax", "plain", "gradients")

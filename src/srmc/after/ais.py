@@ -16,16 +16,16 @@ from srmc._types import Array, ArrayLike, LogDensity, Position, PRNGKey, PyTree
 
 
 class AISResult(NamedTuple):
-    """What annealing leaves.
+    """The outcome of annealing.
 
     log_normalizer, error
-        Of the target, given that of the base is `log_base_normalizer`; and its standard error.
+        The log normalising constant of the target, given that of the base, and its standard error.
     samples, log_weights
         The last states of the particles, and their weights.
     effective_sample_size
         (sum w)^2 / sum w^2.
     acceptance_rate
-        Mean over particles, for each temperature; NaN if the kernel reports none.
+        The mean over particles at each temperature; NaN if the kernel reports none.
     is_exact
         False if the transitions were repelled, so that the weights are not exact.
     """
@@ -53,29 +53,30 @@ def ais(
     chunk_size: int | None = None,
     progress: bool = True,
 ) -> AISResult:
-    """Estimate the log normaliser of a target by annealing (Neal, 2001).
+    """Estimate the log normalising constant of a target by annealing (Neal, 2001).
 
     Particles start in the base distribution and follow log pi_b = (1 - b) log base + b log target
-    from b = 0 to 1; each step of b adds (b' - b) (log target - log base) to a particle's log
-    weight, and then the kernel moves it under the new temperature.
+    from b = 0 to 1. Each step from b to b' adds (b' - b) (log target - log base) to the log weight
+    of a particle, and the kernel then moves the particle at the new temperature.
 
     Parameters
     ----------
     logdensity_fn
         The log density of the target, up to the constant that is sought.
     build
-        From a log density to a sampler that leaves it invariant, such as
-        `lambda f: srmc.gwg(f, srmc.Binary(), alpha=0.0)`. A repelled one may explore better, but
-        its transitions leave no one distribution invariant: the weights are no longer exact.
+        A function from a log density to a sampler that leaves it invariant, such as
+        `lambda f: srmc.gwg(f, srmc.Binary(), alpha=0.0)`. A repelled sampler may explore better,
+        but its transitions leave no single distribution invariant, so that the weights are no
+        longer exact.
     sample_base, base_logdensity_fn, log_base_normalizer
-        A function of a key that draws from the base; its log density, and the log of its
-        normaliser, 0 if that is 1.
+        A function of a key that draws from the base distribution, its log density, and the log of
+        its normalising constant.
     schedule
-        The inverse temperatures from 0 to 1, or how many steps of equal size.
+        The inverse temperatures from 0 to 1, or the number of equal steps between them.
     num_particles, num_steps
-        Independent particles, and steps of the kernel at each temperature.
+        The number of independent particles, and of kernel steps at each temperature.
     chunk_size
-        Particles that run at once; all if not given.
+        The number of particles that run at once; all if not given.
     """
     check_count("num_particles", num_particles)
     chunk = num_particles if chunk_size is None else chunk_size
@@ -90,7 +91,7 @@ def ais(
         for first in range(0, num_particles, chunk):
             mine = keys[first : first + chunk]
             size = len(mine)
-            if size < chunk <= num_particles:  # one program serves the last, short chunk too
+            if size < chunk <= num_particles:  # filled up, so that one program serves all chunks
                 mine = jnp.concatenate([mine, keys[: chunk - size]])
             tell = lambda n, a=first, b=size: show("annealing", a * path.length + n * b, total)
             particles = path.run(mine, sample_base, tell)
@@ -119,7 +120,7 @@ def ais(
 
 
 class _Particle(NamedTuple):
-    """A particle on its way: where it is, its weight, what a repelled chain takes along."""
+    """A particle on its path: position, weight, and the history of a repelled chain."""
 
     position: Position
     log_weight: Array
@@ -129,7 +130,7 @@ class _Particle(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The way from the base to the target, through the inverse temperatures `betas`."""
+    """The path from the base to the target, through the inverse temperatures `betas`."""
 
     target: LogDensity
     base: LogDensity
@@ -151,7 +152,7 @@ class _Path(NamedTuple):
         sample_base: Callable[[PRNGKey], Position],
         tell: Callable[[int], None],
     ) -> _Particle:
-        """Particles at the end of the way, one per key."""
+        """The particles at the end of the path, one per key."""
         x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)
         states = jax.vmap(self.build(self.between(self.betas[-1])).init)(x, keys)
         zeros = jnp.zeros(len(keys), self.betas.dtype)
@@ -165,13 +166,13 @@ class _Path(NamedTuple):
         return particles
 
     def _advance(self, particle: _Particle, key: PRNGKey, first: Array, last: Array) -> _Particle:
-        """Temperatures `first` to `last` of one particle."""
+        """Move one particle from temperature `first` to `last`."""
 
         def one(n: Array, at: _Particle) -> _Particle:
             gap = self.target(at.position) - self.base(at.position)
             algorithm = self.build(self.between(self.betas[n + 1]))
             init_key, run_key = jax.random.split(jax.random.fold_in(key, n))
-            # A repelled kernel keeps its history, and the strength with it.
+            # A repelled kernel keeps its history and its strength.
             state = algorithm.init(at.position, init_key)._replace(**at.memory)
 
             def move(carry: tuple[Any, Array], key: PRNGKey) -> tuple[tuple[Any, Array], Array]:
@@ -218,6 +219,6 @@ def _schedule(schedule: int | ArrayLike) -> np.ndarray:
 
 
 def _memory(state: Any) -> dict[str, Any]:
-    """What a repelled chain takes along from one temperature to the next."""
+    """What a repelled chain carries from one temperature to the next."""
     names = ("theta", "alpha", "step", "strength_state")
     return {name: getattr(state, name) for name in names} if hasattr(state, "theta") else {}

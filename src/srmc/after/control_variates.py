@@ -1,4 +1,4 @@
-"""Zero-variance control variates: what the scores of finished draws tell about their averages."""
+"""Zero-variance control variates: scores of finished draws reduce the noise of their averages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,11 +11,12 @@ from srmc._types import Array, Position, PyTree
 from srmc.metrics.errors import batch_means_error
 
 FOLDS = 5
-RIDGES = [1e100, *10.0 ** np.arange(4, -9, -1), 0.0]  # in units of the Gram matrix; 1e100 is none
+# Relative to the Gram matrix; with 1e100 the control variates have no effect.
+RIDGES = [1e100, *10.0 ** np.arange(4, -9, -1), 0.0]
 
 
 class Controlled(NamedTuple):
-    """Averages with control variates, and without; mean ± 1.96 × error is a 95% interval."""
+    """Averages with and without control variates; mean ± 1.96 × error is a 95% interval."""
 
     mean: PyTree[np.ndarray]
     error: PyTree[np.ndarray]
@@ -29,11 +30,11 @@ def zv(
     order: int = 1,
     values: PyTree[Any] | Callable[[Any], PyTree[Array]] | None = None,
 ) -> Controlled:
-    """Averages over draws, less what the scores explain of their noise.
+    """Averages over draws, minus the part of their noise that the scores explain.
 
     Scores have mean 0, and so has x s^T + I. Both correlate with many functions of x, and a
-    regression on them removes that part of the noise. On a Gaussian nothing is left of the error
-    of means (order 1) or of all second moments (order 2).
+    regression on them removes that part of the noise. On a Gaussian, this removes the whole error
+    of means (order 1) and of all second moments (order 2).
 
     Parameters
     ----------
@@ -41,18 +42,19 @@ def zv(
         Draws, in order: an array (chain, draw, d) or (draw, d), such as `result.draws["x"]`, or a
         tree of arrays (chain, draw, ...), such as `result.draws`.
     scores
-        The gradient of the log density at each draw, as the draws are, or as the JAX function
-        that gives it for one draw. With order 1 any functions with mean 0 will do, such as
-        `result.stats["features"]` of HMC and NUTS (other kernels score few draws only).
+        The gradient of the log density at each draw, structured like the draws, or the JAX
+        function that returns it for one draw. With order 1, any functions with mean 0 may be used,
+        such as `result.stats["features"]` of HMC and NUTS (other kernels evaluate the scores of
+        few draws only).
     order
-        1, for d control variates, or 2, for d (d + 3) / 2.
+        1 for d control variates, or 2 for d (d + 3) / 2.
     values
         What to average, as an array or a tree of them (chain, draw, ...), or (draw, ...) if draws
         are (draw, d), or as a JAX function of one draw; the draws themselves if not given.
 
-    Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, so that
-    the errors are honest, with the ridge that does best there. With more than 200 draws per
-    control variate, least squares on all draws are used.
+    Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, with a
+    ridge chosen by cross-validation, so that the errors are valid. With more than 200 draws per
+    control variate, least squares on all draws is used.
     """
     check_option("order", order, (1, 2))
     alone = not isinstance(draws, dict | list | tuple) and np.ndim(draws) == 2
@@ -157,7 +159,7 @@ def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
         for n, ridge in enumerate(RIDGES):
             guess = fit.mean_f + image @ (fit.shrunk(ridge)[:, None] * fit.projected)
             losses[n] += np.sum((f[held] - guess) ** 2, axis=0)
-    # Of the ridges that do about as well as the best, the strongest.
+    # The strongest of the ridges that do about as well as the best one.
     best = np.argmax(losses <= 1.1 * losses.min(axis=0), axis=0)
     out = np.empty_like(f)
     for held, fit in fits:
@@ -167,7 +169,7 @@ def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 class _Ridge:
-    """Regressions with any ridge, from one decomposition."""
+    """Regressions with any ridge, from one singular value decomposition."""
 
     def __init__(self, phi: np.ndarray, f: np.ndarray):
         self.mean_phi, self.mean_f, self.size = phi.mean(axis=0), f.mean(axis=0), len(phi)
@@ -175,14 +177,14 @@ class _Ridge:
         self.projected = left.T @ (f - self.mean_f)
 
     def shrunk(self, ridge: float) -> np.ndarray:
-        """What each direction's coefficient is multiplied by."""
+        """The factor on the coefficient of each singular direction."""
         floor = 1e-12 * max(self.sizes[0], 1e-100)
         shrunk: np.ndarray = self.sizes / (self.sizes**2 + ridge * self.size + floor**2)
         return shrunk
 
 
 def _check_second_order(products: np.ndarray) -> None:
-    """x s^T + I has mean 0 if s are the scores of x, and seldom if they are something else."""
+    """Raise if the mean of x s^T + I is far from 0, since s are then not the scores of x."""
     mean = np.abs(products.mean(axis=(0, 1)))
     off = (mean > 0.3) & (mean > 6 * batch_means_error(products))
     if np.any(off):

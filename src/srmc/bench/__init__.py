@@ -1,1 +1,1 @@
-"""Comparisons with other libraries, each a command: `srmc bench NAME`."""
+"""Comparisons with plain kernels and other libraries; each is a command, `srmc bench NAME`."""

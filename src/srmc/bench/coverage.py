@@ -1,4 +1,4 @@
-"""Do the intervals that a result reports contain the truth as often as they say?"""
+"""Do the 95% intervals of a result contain the truth 95% of the time?"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def coverage(
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """The share of 95% intervals for means that hold, of runs as `srmc.sample` makes them."""
+    """The coverage of 95% intervals for means, in runs tuned as `srmc.sample` tunes them."""
     names = targets or (["logistic"] if quick else list(TARGETS))
     kernels = kernels or (["mala"] if quick else ["nuts"])
     unknown = [name for name in names if name not in TARGETS]

@@ -1,4 +1,4 @@
-"""Discrete kernels, plain and repelled: errors per evaluation and per second, in one run."""
+"""Discrete kernels, plain and repelled: errors at equal evaluations and at equal time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from srmc.tune import Discrete
 
 
 class Size(NamedTuple):
-    """Replicates, and steps of warm-up and of the run."""
+    """Number of replicates, and of warm-up and sampling steps."""
 
     chains: int
     warmup: int
@@ -24,14 +24,14 @@ class Size(NamedTuple):
 
 
 def _ising(side: int, coupling: float, field: bool) -> Target:
-    """A periodic lattice; with a field, 0.1 + 0.3 z with normal z, as in the design's own study."""
+    """An Ising model on a periodic lattice, with a field of 0.1 + 0.3 z, z normal, or of 0."""
     z = np.random.default_rng(0).normal(size=side**2)
     graph = srmc.targets.lattice(side, side)
     return srmc.targets.ising(graph, coupling, 0.1 + 0.3 * z if field else 0.0)
 
 
 SMALL, LARGE = Size(128, 4000, 20_000), Size(32, 2000, 4000)
-ONE_SITE = 20  # times as many steps on large targets, for kernels that change one site in each
+ONE_SITE = 20  # factor on the steps on large targets, for kernels that change one site per step
 TARGETS: dict[str, tuple[Callable[[], Target], Size]] = {
     "ising-4x4": (lambda: _ising(4, 0.15, True), SMALL),
     "ising-4x4-cold": (lambda: _ising(4, 0.35, True), SMALL),
@@ -51,10 +51,11 @@ def discrete(
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Rows for each kernel on each target; `quick` takes the first target and short runs.
+    """One row per kernel and target; `quick` takes the first target and short runs.
 
-    Every chain is a replicate with its own history. Locally balanced proposals with exact
-    surrogate ratios, whose cost grows as the square of the sites, run on the small targets alone.
+    Every chain is a replicate with its own history. Locally balanced proposals run only on the
+    small targets, since the cost of exact surrogate ratios grows as the square of the number of
+    sites.
     """
     names = targets or (["ising-4x4"] if quick else list(TARGETS))
     kernels = kernels or KERNELS
@@ -157,7 +158,7 @@ def _errors(plain: Side, repelled: Side, truths: tuple[np.ndarray, np.ndarray]) 
 
 
 def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of a few numbers, of many those that are next to each other."""
+    """All pairs of up to 64 sites; of more sites, only those of consecutive sites."""
     if size <= 64:
         return np.triu_indices(size, 1)
     return np.arange(size - 1), np.arange(1, size)
@@ -166,9 +167,10 @@ def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
 def _truths(
     target: Target, first: np.ndarray, second: np.ndarray, *sides: Side
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Exact moments, or where they are unknown the mean over all chains of both sides.
+    """Exact moments, or the mean over all chains of both sides where these are unknown.
 
-    The latter hides a bias that both share, and most of one that is smaller than the errors.
+    The latter hides a bias that both sides share, and most of a bias that is smaller than the
+    errors.
     """
     if target.moments is None or target.second_moments is None:
         mean, pair = (np.mean(np.concatenate([side[n] for side in sides]), axis=0) for n in (0, 1))

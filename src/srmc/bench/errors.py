@@ -1,4 +1,4 @@
-"""Squared errors of what draws estimate, beside those of control variates on the same draws."""
+"""Squared errors of estimates from draws, and from control variates on the same draws."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ Errors = dict[str, Float[Array, ""]]
 
 
 class Truth(NamedTuple):
-    """What errors are measured against: moments, and where draws of the target allow, the rest."""
+    """The truth: mean and variance, and if it comes from draws also the other functionals."""
 
     mean: Float[Array, " d"]
     variance: Float[Array, " d"]
@@ -24,7 +24,7 @@ class Truth(NamedTuple):
     def of(
         draws: Float[Array, "draw d"], mean: Float[Array, " d"], variance: Float[Array, " d"]
     ) -> "Truth":
-        """The truth that many draws tell, with this mean and variance."""
+        """The truth estimated from many draws, with the mean and variance given."""
         covariance = jnp.cov(draws, rowvar=False).reshape(mean.size, mean.size)
         scale = jnp.sqrt(variance / jnp.diag(covariance))
         return Truth(
@@ -46,7 +46,7 @@ class Truth(NamedTuple):
 def errors_of(
     draws: Float[Array, "draw chain d"], use: Bool[Array, " draw"], truth: Truth
 ) -> Errors:
-    """Mean squared errors in units of the target's, over the draws in use."""
+    """Squared errors in units of the target's variances, over the draws in use."""
     sd = jnp.sqrt(truth.variance)
     weight = (use / jnp.maximum(jnp.sum(use), 1))[:, None, None] / draws.shape[1]
     y = (draws - truth.mean[None, None]) / sd[None, None]
@@ -105,7 +105,7 @@ def control_variate_errors(
 
 
 def _controlled(f: Float[Array, "n k"], s: Float[Array, "n m"]) -> Float[Array, " k"]:
-    """The means of f, less what s explains of them."""
+    """The means of f, minus the part that s explains."""
     mean_s, mean_f = jnp.mean(s, axis=0), jnp.mean(f, axis=0)
     centred_s, centred_f = s - mean_s[None], f - mean_f[None]
     gram = centred_s.T @ centred_s

@@ -1,4 +1,4 @@
-"""Does repellence ever do harm? Errors against plain kernels at equal cost, on many targets."""
+"""Does repellence ever do harm? Errors relative to plain kernels at equal cost, on many targets."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,11 +46,11 @@ def noharm(
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Rows for each kernel on each target; `quick` takes two of each, and short runs.
+    """One row per kernel and target; `quick` takes two of each, and short runs.
 
-    Runs of many chains are as many times shorter, down to a tenth. For a single chain with
-    alpha="auto", runs of 1,000 draws and up to 256 dimensions, all functionals are measured, and
-    the rivals beside them.
+    The long runs of MH and MALA are shortened by the number of chains, at most to a tenth. For a
+    single chain with alpha="auto", runs of 1,000 draws and up to 256 dimensions, the errors of all
+    functionals are measured, and those of rival methods.
     """
     names = targets or (["logistic", "banana"] if quick else list(TARGETS))
     kernels = kernels or (["mala", "mh"] if quick else list(CASES))

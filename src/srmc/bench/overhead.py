@@ -1,4 +1,4 @@
-"""What repelling costs: time a step and time to compile, beside BlackJAX's kernel, in one run."""
+"""What repelling costs: time per step and compile time, compared with BlackJAX's own kernels."""
 
 import functools
 import time
@@ -15,7 +15,7 @@ import srmc
 from srmc._types import Array, Float, LogDensity, PRNGKey
 from srmc.tune import Continuous
 
-Programs = dict[str, tuple[Callable[[], Any], float]]  # with the seconds it took to compile each
+Programs = dict[str, tuple[Callable[[], Any], float]]  # each with its compile time in seconds
 Starts = Float[Array, "chain d"]
 
 
@@ -29,13 +29,14 @@ def overhead(
     kernels: tuple[str, ...] = ("hmc", "mala", "nuts", "gwg", "dlp", "rebalance"),
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Rows with seconds per step (median over repeats, taken in turn) and seconds to compile.
+    """Rows with the time per step (median over repeats, taken in turn) and the compile time.
 
-    `ratio` divides each repeat's time by BlackJAX's of the same round, or on a discrete space,
-    where BlackJAX has no kernel, by the plain kernel's; its quartiles go along. "self-tuned" is
-    what `srmc.sample` runs, all chains with one history. The discrete ones run 100 chains on an
-    Ising model of 50 x 50 sites, a twentieth of the steps. `srmc.rebalance` goes over draws that
-    are there, beside the gradients at all of them at once.
+    `ratio` is the median of each repeat's time divided by that of BlackJAX in the same round, or
+    of the plain kernel on a discrete space, where BlackJAX has no kernel; `ratio_quartiles` are
+    its quartiles. "self-tuned" is what `srmc.sample` runs, with one history for all chains. The
+    discrete kernels run 100 chains on an Ising model of 50 x 50 sites, for a twentieth of the
+    steps. The time of `srmc.rebalance` on existing draws is compared with that of the gradients at
+    all of these draws.
     """
     logp = srmc.targets.logistic(num_data, dim).logdensity_fn
     starts = jnp.zeros((num_chains, dim))

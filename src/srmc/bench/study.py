@@ -1,4 +1,4 @@
-"""Replicates of a kernel on a target: errors of the plain chain and of everything beside it."""
+"""Replicates of a kernel on a target: errors of the plain chain and of its rivals."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A target on vectors, with its mean and variance."""
+    """A target on vectors, with its mean, its variance and a function that draws starts."""
 
     logdensity_fn: LogDensity
     mean: Float[Array, " d"]
@@ -35,7 +35,7 @@ class Flat(NamedTuple):
 
 
 def flatten(target: Target) -> Flat:
-    """The target on vectors; chains start from exact draws, or else from a Gaussian."""
+    """The target on vectors; chains start from exact draws where possible, else from a Gaussian."""
     flat, unravel = ravel_pytree(target.position)
     if target.moments is None:
         raise ValueError(f"target must have moments, got {target.name!r}, which has none")
@@ -54,7 +54,7 @@ def flatten(target: Target) -> Flat:
 
 
 class Ran(NamedTuple):
-    """A run of some chains: (draw, chain, d) of draws, base draws and scores; cost per step."""
+    """A run: draws, base draws and scores, the cost per step, and fractions of special steps."""
 
     draws: Float[Array, "draw chain d"]
     base: Float[Array, "draw chain d"]
@@ -65,14 +65,14 @@ class Ran(NamedTuple):
 
 
 class Replicate(NamedTuple):
-    """One replicate of a study: a target, a case, chains that share a history, and their keys."""
+    """What one replicate runs: a target, a case, and a number of chains that share a history."""
 
     flat: Flat
     case: Case
     num_chains: int
 
     def tune(self, key: PRNGKey, alpha: Any) -> tuple[Continuous, Tuned, PRNGKey]:
-        """Tuned chains, as `srmc.sample` tunes them."""
+        """Tune the chains as `srmc.sample` does; return the tuner, the tuned chains and a key."""
         start_key, warm_key, run_key = jax.random.split(key, 3)
         starts = jax.vmap(self.flat.start)(jax.random.split(start_key, self.num_chains))
         tuner = Continuous(self.case.kernel)
@@ -117,7 +117,7 @@ class Replicate(NamedTuple):
 
 
 def find_truth(target: Target, chains: int = 64, length: int = 4000, seed: int = 99) -> Truth:
-    """All that errors need: from exact draws, or from a long run of plain NUTS."""
+    """The truth that errors refer to, from exact draws or from a long run of plain NUTS."""
     flat = flatten(target)
     key, dim = jax.random.key(seed), flat.mean.size
     sample = target.sample
@@ -144,9 +144,9 @@ def study(
 ) -> dict[str, Any]:
     """Squared errors over replicates, each at the cost of the plain run, and what was measured.
 
-    A sequence of alphas is dealt out to the replicates in turn. With `truth`, errors of
-    covariances, quantiles and tails too. With `beside`, the same for the paper's settings and for
-    control variates on the plain draws; with both, for the shift alone.
+    The replicates take the alphas of a sequence in turn. With `truth`, the errors of covariances,
+    quantiles and tails are included. With `beside`, errors are also computed for the paper's
+    settings and for control variates on the plain draws; with both, also for the shift alone.
     """
     flat = flatten(target)
     known = truth or Truth(flat.mean, flat.variance)
@@ -184,7 +184,7 @@ def study(
 
 
 def _batch_size(replicates: int, numbers: int) -> int:
-    """Replicates that run at once, a divisor of all: a few arrays of draws in 2 GB."""
+    """The number of replicates that run at once: a divisor of all, within about 2 GB of memory."""
     affordable = np.clip(2e9 // (64 * numbers), 1, replicates)
     return max(n for n in range(1, replicates + 1) if replicates % n == 0 and n <= affordable)
 

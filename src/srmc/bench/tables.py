@@ -16,7 +16,7 @@ def overhead_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench overhead`."""
     out = Table(
         box=SIMPLE_HEAD,
-        title="Time beside BlackJAX, or the plain kernel (quartiles over repeats)",
+        title="Time relative to BlackJAX, or to the plain kernel (quartiles over repeats)",
         **_LEFT,
     )
     for column in ("", "µs/step", "ratio", "quartiles", "compile", "ratio"):
@@ -36,7 +36,7 @@ def overhead_table(rows: list[dict[str, Any]]) -> Table:
 
 def discrete_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench discrete`."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled divided by plain", **_LEFT)
     columns = ("target", "kernel", "means", "pairs", "calls", "by calls", "by time")
     for n, column in enumerate(columns):
         out.add_column(column, justify="left" if n < 2 else "right", no_wrap=True)
@@ -53,9 +53,9 @@ def discrete_table(rows: list[dict[str, Any]]) -> Table:
             f"{mean['at_equal_seconds']:.3f}",
         )
     out.caption = (
-        "At equal numbers of steps; then evaluations a step, plain and repelled, and the ratio of "
-        "the means' errors at equal evaluations and at equal time. In brackets, the error of the "
-        "last digits."
+        "At equal numbers of steps, with the standard error of the last digits in brackets. "
+        "Calls are evaluations per step, plain and repelled. The last two columns are the ratios "
+        "of the means at equal evaluations and at equal time."
     )
     return out
 
@@ -67,7 +67,7 @@ def _short(ratio: float, error: float) -> str:
 def discrete_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     head = (
-        *("target", "kernel", "means", "pairs", "evaluations a step", "seconds"),
+        *("target", "kernel", "means", "pairs", "evaluations per step", "seconds"),
         *("means, equal evaluations", "means, equal time"),
     )
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -86,13 +86,15 @@ def discrete_page(rows: list[dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     chains = ", ".join(sorted({str(row["replicates"]) for row in rows}, key=int))
     note = (
-        "Squared errors of the means of all sites, and of products of pairs, repelled over plain, "
-        f"at equal numbers of steps; over {chains} chains with own histories, with the jackknife "
-        "error. Then evaluations of the log density a step (a gradient, or a set of supplied "
-        "differences, counts as one) and seconds of the run, plain → repelled; and the ratio of "
-        "the means' errors multiplied by that of evaluations, and of seconds. Where the target is "
-        "too large to sum over its states (*), the truth is the mean over all chains, plain and "
-        "repelled.\n"
+        "This page compares discrete kernels, plain and repelled; see discrete.md. The columns "
+        "`means` and `pairs` are squared errors of the means of all sites, and of products of "
+        "pairs, repelled divided by plain, at equal numbers of steps, with the jackknife standard "
+        f"error over chains with their own histories (number of chains: {chains}). Next are the "
+        "evaluations of the log density per step (a gradient, or a set of supplied "
+        "differences, counts as one) and the seconds of the run, plain → repelled. The last two "
+        "columns are the ratio for the means multiplied by that of the evaluations, and by that "
+        "of the seconds. Where the target is too large to sum over its states (*), the truth is "
+        "the mean over all chains, plain and repelled.\n"
     )
     return note + "\n" + "\n".join(lines) + "\n"
 
@@ -101,7 +103,7 @@ _FUNCTIONALS = ("mean", "second", "radius", "covariance", "quantile", "tail")
 
 
 def noharm_cells(rows: list[dict[str, Any]], side: str = "repelled") -> list[list[str]]:
-    """A heading, a line for each row of `srmc bench noharm`, and geometric means a kernel."""
+    """A heading, a line per row of `srmc bench noharm`, and geometric means per kernel."""
     rows = [row for row in rows if side in row["errors"]]
     names = _measured_names(rows, side)
     lines = [["kernel", "target", "gradients", *names]]
@@ -125,7 +127,7 @@ def _by_kernel(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any
 
 
 def _ratios(rows: list[dict[str, Any]], side: str, name: str) -> dict[str, float]:
-    """By target, where there is one."""
+    """The ratios by target, where they are known."""
     found = {row["target"]: row["errors"][side].get(name, {}).get("ratio") for row in rows}
     return {target: r for target, r in found.items() if r is not None and np.isfinite(r) and r > 0}
 
@@ -135,7 +137,7 @@ def _geometric_mean(ratios: dict[str, float]) -> str:
 
 
 def _summary_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """A line a kernel: geometric means over targets, and the largest of all."""
+    """A line per kernel: geometric means over targets, and the largest ratio."""
     names = _measured_names(rows, "repelled")
     lines = ["| kernel | targets | " + " | ".join(names) + " |", "|---|---:|" + "---|" * len(names)]
     for kernel, mine in _by_kernel(rows):
@@ -150,7 +152,7 @@ def _summary_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _median_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """Where the error of the ratio is above a fifth of it, the ratio of medians over replicates."""
+    """Ratios of medians over replicates, where a standard error exceeds a fifth of its ratio."""
     names = _measured_names(rows, "repelled")
     lines = ["| kernel | target | " + " | ".join(names) + " |", "|---|---|" + "---:|" * len(names)]
     for row in rows:
@@ -171,7 +173,7 @@ def _cell(ratio: float, error: float) -> str:
 
 def noharm_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench noharm`, in 80 columns if need be."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled over plain", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled divided by plain", **_LEFT)
     head, *lines = noharm_cells(rows)
     out.add_column("", no_wrap=True)
     for name in head[3:]:
@@ -181,12 +183,12 @@ def noharm_table(rows: list[dict[str, Any]]) -> Table:
         for _, target, _, *cells in mine:
             short = [cell.replace("± ", "±") for cell in cells]
             out.add_row(f"  {target}", *short, end_section=target == "geometric mean")
-    out.caption = "At equal cost, over replicates, with the jackknife error of the ratio."
+    out.caption = "At equal cost, with the jackknife standard error over replicates."
     return out
 
 
 def noharm_page(rows: list[dict[str, Any]]) -> str:
-    """The same as Markdown, with all that stands beside it."""
+    """The same as Markdown, with the shift alone, the paper's settings and control variates."""
     sides = {
         "repelled": 'Repelled, `alpha="auto"`',
         "shift": "The shift alone",
@@ -195,16 +197,17 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
         "zv2": "Control variates of second order on the plain draws",
     }
     parts = [
-        "Squared errors over those of the plain kernel at equal cost: of means, second moments, "
-        "all covariances, quantiles (5, 25, 50, 75, 95%) and the probability beyond 1.5 standard "
-        "deviations, averaged over coordinates, with the jackknife error over replicates. Radius "
-        "is the squared error of the average of second moments over coordinates, in which what all "
-        "have in common adds up. "
-        "Gradients are those of a chain's draws; what repelled chains spend beyond it, in warm-up "
-        "too, shortens them; where repellence stays off, all of the plain draws count (the scores "
-        "that random-walk Metropolis took in warm-up are not charged then). For random-walk "
-        "Metropolis two densities count as a gradient. Second "
-        "moments of Student-t with 3 degrees of freedom have errors of infinite variance.",
+        "This page reports squared errors divided by those of the plain kernel at equal cost. They "
+        "are errors of means, second moments, all covariances, quantiles (5, 25, 50, 75, 95%) and "
+        "the probability beyond 1.5 standard deviations, averaged over coordinates, with the "
+        "jackknife standard error over replicates. Radius is the squared error of the average of "
+        "second moments over coordinates, in which errors that all coordinates share add up. "
+        "Gradients are the number of gradients per plain chain, without warm-up. Repelled chains "
+        "are cut short by what they spend in addition, also in warm-up. Where repellence stays "
+        "off, all plain draws are used (the scores that random-walk Metropolis evaluates in "
+        "warm-up are then not charged). For random-walk Metropolis two densities count as one "
+        "gradient. Second moments of Student-t with 3 degrees of freedom have errors of infinite "
+        "variance.",
         "",
     ]
     for (alpha, chains, dtype, seed), mine in _groups(rows):
@@ -214,10 +217,15 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
             if not any(side in row["errors"] for row in mine):
                 continue
             if alpha != "auto":
-                title = f"Repelled, alpha dealt out from {alpha}"
+                title = f"Repelled, one alpha of {alpha} per replicate"
             parts += [f"## {title}, {what}", ""]
             if side == "repelled":
-                parts += ["In short, geometric means over targets:", "", *_summary_lines(mine), ""]
+                parts += [
+                    "Geometric means over targets, and the largest ratios:",
+                    "",
+                    *_summary_lines(mine),
+                    "",
+                ]
             head, *lines = ["| " + " | ".join(line) + " |" for line in noharm_cells(mine, side)]
             parts += [head, "|---|---|" + "---:|" * (head.count("|") - 3), *lines]
             parts += [""]
@@ -226,13 +234,16 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
                 runs = sum(row["replicates"] for row in mine)
                 fewest = min(row["replicates"] for row in mine)
                 parts += [
-                    f"At least {fewest} replicates a row. Results that are not finite: {bad}, in "
+                    f"At least {fewest} replicates per row. Results that are not finite: {bad}, in "
                     f"{runs:,} runs.",
                     "",
                 ]
                 medians = _median_lines(mine)
                 if medians:
-                    wide = "Where an error is above a fifth of its ratio, the ratios of medians:"
+                    wide = (
+                        "Ratios of medians over replicates, for rows in which a standard error "
+                        "exceeds a fifth of its ratio:"
+                    )
                     parts += [wide, "", *medians, ""]
     return "\n".join(parts)
 
@@ -240,7 +251,7 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
 def _groups(
     rows: list[dict[str, Any]],
 ) -> list[tuple[tuple[str, int, str, int], list[dict[str, Any]]]]:
-    """Rows of one alpha, number of chains, dtype and seed; alpha="auto" and one chain first."""
+    """Rows grouped by alpha, number of chains, dtype and seed; alpha="auto", one chain first."""
     groups: dict[tuple[str, int, str, int], list[dict[str, Any]]] = {}
     for row in rows:
         key = str(row["alpha"]), row["chains"], row["dtype"], row["seed"]
@@ -249,7 +260,7 @@ def _groups(
 
 
 def coverage_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """A heading, and a line for each row of `srmc bench coverage`."""
+    """A heading, and a line per row of `srmc bench coverage`."""
     sides = ("repelled", "batch means", "plain")
     lines = [["kernel", "target", *sides, "error over reported"]]
     for row in rows:
@@ -261,7 +272,7 @@ def coverage_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
 
 def coverage_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench coverage`."""
-    out = Table(box=SIMPLE_HEAD, title="95% intervals of means that hold, in percent", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Coverage of 95% intervals for means, in percent", **_LEFT)
     head, *lines = coverage_cells(rows)
     for n, column in enumerate(head):
         out.add_column(column, justify="left" if n < 2 else "right")
@@ -279,11 +290,12 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     first = rows[0]
     about = (
-        f"{first['replicates']} replicates of {first['chains']} chains that share a history, "
-        f"{first['draws_per_chain']} draws each; shares in percent, over all coordinates. "
-        "`repelled`: with the errors that `result.summary()` reports; `batch means`: with those of "
-        "batch means, of the same draws; `plain`: batch means of the base chains. Last, the "
-        "true root mean square error over the reported one."
+        "This page reports how often 95% intervals for means contain the truth, in percent, over "
+        f"all coordinates of {first['replicates']} replicates of {first['chains']} chains that "
+        f"share a history, {first['draws_per_chain']} draws each. `repelled` uses the standard "
+        "errors that `result.summary()` reports, `batch means` those of batch means on the same "
+        "draws, and `plain` those of batch means on the base chains. The last column is the true "
+        "root mean square error divided by the reported one."
     )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)
@@ -291,20 +303,20 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
 
 
 def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
-    """Title and Markdown for the rows of a benchmark, of whichever kind."""
+    """Title and Markdown for the rows of any benchmark."""
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
     if "constant" in rows[0]:
         return "How much the constants of the tuning matter", rule_page(rows)
     if "error_over_reported" in rows[0]:
-        return "95% intervals of means that hold", coverage_page(rows)
-    return "Errors of repelled over plain kernels", noharm_page(rows)
+        return "Coverage of 95% intervals for means", coverage_page(rows)
+    return "Errors of repelled kernels relative to plain ones", noharm_page(rows)
 
 
 def theory_table(record: dict[str, Any]) -> Table:
-    """What `srmc theory` found: variances over plain MALA's, as the limit has them."""
+    """The record of `srmc theory`: variances relative to plain MALA, in the limit and simulated."""
     unit, alphas = record["predicted"][0], record["alphas"]
-    out = Table(box=SIMPLE_HEAD, title="n times the variance of means, over plain MALA's", **_LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Variance of means relative to plain MALA, times n", **_LEFT)
     out.add_column("alpha", justify="right")
     out.add_column("limit", justify="right")
     for steps in record["simulated"]:
@@ -325,7 +337,9 @@ def theory_table(record: dict[str, Any]) -> Table:
 def rule_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench rule`."""
     head, *lines = _rule_cells(rows, with_error=False)
-    out = Table(box=SIMPLE_HEAD, title="Squared errors over plain, constant × factor", **_LEFT)
+    out = Table(
+        box=SIMPLE_HEAD, title="Squared errors relative to plain, constant × factor", **_LEFT
+    )
     for n, column in enumerate(head):
         out.add_column(column, justify="left" if n < 3 else "right", no_wrap=True)
     for line in lines:
@@ -337,9 +351,10 @@ def rule_page(rows: list[dict[str, Any]]) -> str:
     """The rows of `srmc bench rule`, as Markdown."""
     head, *lines = _rule_cells(rows)
     note = (
-        "Squared errors of self-tuned repelled kernels over those of plain ones, of means and of "
-        "second moments, with one constant of `src/srmc/tune/rule.py` halved, kept, and doubled; "
-        f"{rows[0]['replicates']} replicates, with the jackknife error over replicates.\n"
+        "This page shows how much the constants of `src/srmc/tune/rule.py` matter: squared errors "
+        "of means and of second moments, self-tuned repelled divided by plain, with one constant "
+        f"halved, kept or doubled; {rows[0]['replicates']} replicates, with the jackknife standard "
+        "error over replicates.\n"
     )
     table = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines)]
     return note + "\n" + "\n".join(table) + "\n"

@@ -1,4 +1,4 @@
-"""The limit theorem beside simulation: errors of means against alpha, on any continuous target."""
+"""The limit theorem compared with simulation: errors of means against alpha."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,8 +29,8 @@ def laws(
 ) -> dict[str, Any]:
     """Predicted and simulated n Var(mean), in units of the target's variances, for MALA.
 
-    The case of the theorem is estimated from a base run. Simulated are single chains in the moving
-    frame, whose windows get shorter beside the run as it gets longer.
+    The case of the theorem is estimated from a base run. The simulation runs single chains in the
+    moving frame, with windows that are shorter relative to the run the longer it is.
     """
     if quick:
         alphas, lengths, replicates = (0.0, 3.0), (1000,), 32
@@ -75,7 +75,7 @@ def laws(
 def _base_run(
     flat: Flat, rng_key: PRNGKey, length: int
 ) -> tuple[Warmup, Float[np.ndarray, "chain draw d"], Float[np.ndarray, "chain draw d"]]:
-    """32 chains of tuned plain MALA: their warm-up, draws, and scores."""
+    """32 chains of tuned plain MALA: their warm-up, draws and scores."""
     start_key, warm_key, run_key = jax.random.split(rng_key, 3)
     tuner = Continuous("mala")
     starts = jax.vmap(flat.start)(jax.random.split(start_key, 32))
@@ -92,7 +92,7 @@ def _base_run(
 
 
 class Window(NamedTuple):
-    """The length of a run, and of the loop's window: many autocorrelation times, few windows."""
+    """The length of a run, and that of the loop's window within it."""
 
     steps: int
     length: float
@@ -144,7 +144,7 @@ def _simulate(
 
 
 def slope(alphas: Sequence[float], values: Sequence[float], floor: float) -> float:
-    """Of log(value - floor) against log(1 + alpha), by least squares over alpha > 0."""
+    """The slope of log(value - floor) against log(1 + alpha), by least squares over alpha > 0."""
     pairs = [(1 + a, v - floor) for a, v in zip(alphas, values, strict=True) if a > 0 and v > floor]
     if len(pairs) < 2:
         return float("nan")

@@ -1,4 +1,4 @@
-"""`srmc bench`: the measurements that claims rest on."""
+"""`srmc bench`: the measurements behind the claims of the documentation."""
 
 import functools
 import json
@@ -11,17 +11,8 @@ import typer
 from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
 
-_ASKED = (
-    "target",
-    "kernel",
-    "chains",
-    "alpha",
-    "seed",
-    "dtype",
-    "feature",
-    "constant",
-    "factor",
-)  # what names a row
+# What identifies a row.
+_ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature", "constant", "factor")
 
 bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
 
@@ -31,7 +22,7 @@ def overhead(
     quick: Annotated[bool, typer.Option(help="Fewer and shorter repeats.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """Time and compile time of repelled kernels beside BlackJAX's, on a logistic posterior."""
+    """Time and compile time of repelled kernels, compared with BlackJAX's and with plain ones."""
     from srmc.bench import overhead as measurements
     from srmc.bench import tables
 
@@ -47,14 +38,14 @@ def noharm(
     num_chains: Annotated[int, typer.Option(min=1, help="Chains that share a history.")] = 1,
     alpha: Annotated[
         list[float] | None,
-        typer.Option(min=0, help="Fixed strengths, dealt out to the replicates."),
+        typer.Option(min=0, help="Fixed strengths, which the replicates take in turn."),
     ] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 64,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """Errors of repelled over plain kernels, at equal cost, on many targets."""
+    """Errors of repelled kernels relative to plain ones, at equal cost, on many targets."""
     from srmc.bench import noharm as measurements
     from srmc.bench import tables
 
@@ -97,7 +88,7 @@ def coverage(
     quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """How often the 95% intervals of repelled runs' means hold."""
+    """How often the 95% intervals for means of repelled runs contain the truth."""
     from srmc.bench import coverage as measurements
     from srmc.bench import tables
 
@@ -136,7 +127,7 @@ def _measure(
     table: Callable[[list[dict[str, Any]]], Any],
     out: Path | None,
 ) -> None:
-    """Run a benchmark; print its table, and write its rows."""
+    """Run a benchmark, print its table, and write its rows."""
     if out is not None and not out.parent.is_dir():
         fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     try:
@@ -157,7 +148,7 @@ def page(
 ) -> None:
     """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page.
 
-    A row of a later file takes the place of an earlier one that was asked for in the same words.
+    A row of a later file replaces an earlier row with the same target, kernel and settings.
     """
     from srmc.bench import tables
 

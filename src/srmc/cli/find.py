@@ -1,4 +1,4 @@
-"""What the command line samples from: a built-in target, or something in a Python file."""
+"""Find what the command line samples from: a built-in target, or a model in a Python file."""
 
 import importlib.util
 import sys

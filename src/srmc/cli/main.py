@@ -1,4 +1,4 @@
-"""The `srmc` command: what it can do, and who does it."""
+"""The `srmc` command and its subcommands."""
 
 import typer
 

@@ -19,7 +19,7 @@ from srmc.cli.terminal import complaints, console, fail
 from srmc.results import tables
 from srmc.store.files import check_writable, write_whole
 
-# What does not belong in the file that repeats a run.
+# Options that are left out of the file that repeats a run.
 LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
 KernelName = Literal[
     "mh",
@@ -38,7 +38,7 @@ KernelName = Literal[
 
 
 def _from_config(context: typer.Context, file: Path | None) -> Path | None:
-    """Take the settings in a file as defaults; those on the command line come first."""
+    """Take the settings in a file as defaults, which the command line overrides."""
     if file is None:
         return None
     try:
@@ -127,7 +127,7 @@ def sample(
         )
     except (ValueError, TypeError, ImportError) as error:
         with contextlib.suppress(OSError):
-            out.rmdir()  # which removes an empty folder only
+            out.rmdir()  # removes it only if it is empty
         fail(error)
     except OSError as error:
         fail(error, code=1)
@@ -146,7 +146,7 @@ def sample(
 
 
 def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
-    """The folder that holds the result: `out`, or a temporary one if that cannot take it."""
+    """Save the result in `out`, or in a temporary folder if that fails; return the folder."""
     try:
         _save(result, out, given)
     except OSError as error:
@@ -178,6 +178,6 @@ def _number_or_auto(alpha: str) -> float | str:
 
 
 def _toml(settings: dict[str, Any]) -> str:
-    """Settings as TOML, whose strings, numbers and booleans are those of JSON."""
+    """Settings as TOML, whose strings, numbers and booleans are written as in JSON."""
     plain = {k: str(v) if isinstance(v, Path) else v for k, v in settings.items() if v is not None}
     return "".join(f"{k} = {json.dumps(v)}\n" for k, v in plain.items())

@@ -1,4 +1,4 @@
-"""The terminal: where the command line prints, and how it ends when something is wrong."""
+"""Where the command line prints, and how it reports errors."""
 
 import traceback
 from pathlib import Path
@@ -15,7 +15,7 @@ complaints = Console(stderr=True)
 
 
 def fail(error: Exception, code: int = 2) -> NoReturn:
-    """Report what was wrong with the call; what no check of ours raised keeps its traceback."""
+    """Report an error and exit; errors raised outside of srmc are shown with their traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = Path(srmc.__file__).parent
     if frames and ours not in Path(frames[-1].filename).parents:

@@ -1,4 +1,4 @@
-"""`srmc theory`: the limit theorem beside simulation."""
+"""`srmc theory`: the limit theorem compared with simulation."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def theory(
         "srmc-output"
     ),
 ) -> None:
-    """What the limit theorem predicts for MALA on a target, beside simulation."""
+    """Predictions of the limit theorem for MALA on a target, compared with simulation."""
     from srmc.bench import tables
     from srmc.bench.theory import laws, plot
 

@@ -1,1 +1,1 @@
-"""What a run leaves, and how a person looks at it: summary, plots, tables, files, ArviZ."""
+"""The result of a run, and ways to look at it: summary, plots, tables, files, ArviZ."""

@@ -1,4 +1,4 @@
-"""A result as xarray datasets: in a NetCDF file, and as ArviZ has it."""
+"""A result as xarray datasets: in a NetCDF file, and in the form of ArviZ."""
 
 import errno
 import json
@@ -17,7 +17,7 @@ OPTIONAL = ("posterior", "base", "moments", "base_moments", "covariance")
 
 
 def to_arviz(result: Result) -> Any:
-    """An InferenceData, or from ArviZ 1.0 on a DataTree."""
+    """Convert to an InferenceData, or to a DataTree from ArviZ 1.0 on."""
     arviz = import_arviz()
     known = ("posterior", "base", "sample_stats")
     groups = {k: v for k, v in _groups(result).items() if k in known}
@@ -49,7 +49,7 @@ def save(result: Result, path: Path) -> None:
             xarray.Dataset(attrs=attrs).to_netcdf(aside, mode="w", engine="h5netcdf")
             for group, data in _groups(result).items():
                 data.to_netcdf(aside, mode="a", group=group, engine="h5netcdf")
-        except RuntimeError as error:  # which is what HDF5 makes of a full disk
+        except RuntimeError as error:  # HDF5 raises this on a full disk
             raise OSError(errno.EIO, f"could not write: {error}", str(path)) from None
 
     write_whole(path, write)
@@ -110,7 +110,7 @@ def _groups(result: Result) -> dict[str, Any]:
 
 
 def _flat(moments: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Moments as `name|mean` and so on; a name may hold anything but that bar."""
+    """Moments as `name|mean` and so on, to be split at the last bar."""
     return {f"{name}|{what}": x for name, m in moments.items() for what, x in m.items()}
 
 

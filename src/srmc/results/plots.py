@@ -1,4 +1,4 @@
-"""A picture of a run: where it went, where its averages settle, and what history did."""
+"""A figure of a run: its traces, its running means, and the history over time."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 
 from srmc.results.result import Result, blocks
 
-MOST = 3  # coordinates shown
+MOST = 3  # the number of coordinates shown
 COLOURS = {"repelled": "C3", "base": "0.55"}
 
 
 def plot(result: Result) -> Figure:
-    """Traces and running means of the first coordinates, and history over time."""
+    """Traces and running means of the first coordinates, and the history over time."""
     series = {"repelled": _series(result, False), "base": _series(result, True)}
     names = list(series["repelled"])[:MOST]
     figure = Figure(figsize=(11, 2.2 * (len(names) + 2)), layout="constrained")
@@ -53,7 +53,7 @@ def plot(result: Result) -> Figure:
 
 
 def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> None:
-    """The median over chains, and the range of them; of stretches, if there are many draws."""
+    """Plot the median and the range over chains; with many draws, averages over stretches."""
     stat = np.asarray(stat, float)
     width = -(-stat.shape[1] // 500)
     used = stat[:, : stat.shape[1] // width * width]
@@ -70,7 +70,7 @@ def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> No
 
 
 def _series(result: Result, base: bool) -> dict[str, np.ndarray]:
-    """The first coordinates, (chain, draw) each; in a run of moments, the means of batches."""
+    """The first coordinates, (chain, draw) each; the means of batches if moments were kept."""
     found: dict[str, np.ndarray] = {}
     if result.kept.draws is None:
         moments = result.kept.base_moments if base else result.moments

@@ -1,4 +1,4 @@
-"""What a run leaves: draws or moments, statistics, and what made them."""
+"""The result of a run: draws or moments, statistics, and how they were made."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from srmc.run.moments import Named
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NUMBERS_AT_ONCE = 2**24  # of draws that are summarised together
+NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
 
 
 @dataclasses.dataclass
@@ -25,7 +25,7 @@ class Result:
     kept
         The arrays; `draws`, `base`, `stats`, `moments` and `covariance` are views of them.
     about
-        What repeats the run and what it took: settings, measured, versions, num_draws, steps,
+        How to repeat the run, and what it cost: settings, measured, versions, num_draws, steps,
         seconds, gradients_of_warmup.
     shared_history
         Whether the chains shared one history.
@@ -57,13 +57,13 @@ class Result:
         In a run that kept moments, they are averages over up to 64 batches of draws. The names
         are acceptance_rate, diverging, alpha, theta_norm, exponent, gradients, hvps, is_finite,
         is_hot, is_stable and gain. Tuned repelled runs also have features (chain, draw, k):
-        functions with mean 0 that the history saw at each draw, scores first.
+        functions with mean 0 that the history averages, scores first.
         """
         return self.kept.stats
 
     @property
     def moments(self) -> Named | None:
-        """By name, `mean` and `variance` (chain, ...), the `error` of the mean, `batch_means`."""
+        """By name: `mean` and `variance` (chain, ...), `error` of the mean, and `batch_means`."""
         return self.kept.moments
 
     @property
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def gradients(self) -> int:
-        """The number of gradients that sampling took, over all chains; -1 if unknown."""
+        """The number of gradients that sampling evaluated, over all chains; -1 if unknown."""
         return -1 if np.any(np.asarray(self.stats["gradients"]) < 0) else self.total("gradients")
 
     def total(self, name: str) -> int:
@@ -85,9 +85,10 @@ class Result:
         """Mean, sd, standard error of the mean and quantiles of each coordinate, as a DataFrame.
 
         mean ± 1.96 × error is a 95% interval. The error comes from batch means over all chains
-        together, and in a repelled run from what the history saw (`metrics.repelled_error`);
-        where that was not kept, batch means are an upper bound. An effective sample size, as for
-        Markov chains, would not hold. With `base`, of the plain kernel's draws.
+        together, and in a repelled run from the features that the history averaged
+        (`metrics.repelled_error`); where these were not kept, batch means are an upper bound. The
+        effective sample size of a Markov chain does not apply to a repelled one. With `base`, the
+        summary is that of the plain kernel's draws.
         """
         import pandas as pd
 
@@ -158,7 +159,7 @@ def labels(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, 
 
 
 def blocks(name: str, array: Any) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The coordinates of draws, as many at a time as fit, flattened to (chain, draw, k)."""
+    """The coordinates of draws, as many at a time as memory allows, as arrays (chain, draw, k)."""
     shape = array.shape[2:]
     names = [label for label, _ in labels(name, shape)]
     size = int(np.prod(shape[1:])) if shape else 1

@@ -1,4 +1,4 @@
-"""What a person reads after a run: the estimates with their errors, and what it took."""
+"""Tables of a run: the estimates with their standard errors, and facts about the run."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
 def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
-    """Means, sds and errors, beside those of the base chain and the truth where there are any."""
+    """Means, standard deviations and errors, beside the base chain and the truth if available."""
     sides = {"repelled" if _repels(result) else "mean": result.summary()}
     if _has_base(result):
         sides = {"base": result.summary(base=True), **sides}
@@ -42,7 +42,7 @@ def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> T
 
 
 def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
-    """What the run took and how it went."""
+    """The cost of the run, and counts of unusual events."""
     stats, about = result.stats, result.about
     draws = about["num_draws"]
     impossible = len(stats["alpha"]) * draws - result.total("is_finite")
@@ -78,7 +78,7 @@ def facts_table(found: dict[str, Any]) -> Table:
 
 
 def as_json(result: Result, truth: Moments | None = None) -> str:
-    """Summary and facts for a program to read."""
+    """The summary and the facts as JSON."""
     summary = json.loads(result.summary().to_json(orient="index"))
     record = {"about": result.about, "facts": facts(result, truth), "summary": summary}
     return json.dumps(record, indent=2)

@@ -1,4 +1,4 @@
-"""Many chains in lockstep: where they are, how they advance, and what is kept of them."""
+"""Running many chains in lockstep: on which devices, how they advance, and what is kept."""
 
 from srmc.run.devices import in_order
 from srmc.run.loop import ALL_CHAINS, CHAINS, Statistics, run

@@ -1,4 +1,4 @@
-"""Chains spread over devices and processes, and the way between them and the host."""
+"""Spreading chains over devices and processes, and moving their arrays to and from the host."""
 
 import functools
 from collections.abc import Callable
@@ -16,25 +16,25 @@ NUM_BLOCKS = 8
 
 
 class Layout(NamedTuple):
-    """Where chains are: in blocks, each of which is one program.
+    """How chains are placed on devices: in blocks, each of which is one program.
 
-    Chains that share a history are one block, spread over all devices. Others are in up to 8
-    blocks of equal size, each on one device: a compiler rounds differently for another number of
-    chains, so that only in this way their draws do not depend on the number of devices.
+    Chains that share a history form one block, spread over all devices. Other chains form up to 8
+    blocks of equal size, each on one device. Compilers round differently for different numbers of
+    chains, so that only with fixed blocks do draws not depend on the number of devices.
     """
 
     num_chains: int
-    chains: list[np.ndarray]  # those that this process holds of each of its blocks
+    chains: list[np.ndarray]  # the chains of each block that this process holds
     places: list[Sharding]
 
     def spread(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
-        """Host arrays of all chains, put on the devices, block by block."""
+        """Put host arrays of all chains on the devices, block by block."""
         host = jax.tree.map(np.asarray, tree)
         cut = lambda mine: jax.tree.map(lambda x: x[mine], host)
         return self.spread_mine([cut(mine) for mine in self.chains])
 
     def spread_mine(self, blocks: list[PyTree[Any]]) -> list[PyTree[Any]]:
-        """Host arrays of this process's chains, put on the devices, block by block."""
+        """Put host arrays of this process's chains on the devices, block by block."""
 
         def put(x: np.ndarray, place: Sharding) -> Any:
             if isinstance(place, SingleDeviceSharding):
@@ -46,19 +46,19 @@ class Layout(NamedTuple):
         return [jax.tree.map(lambda x, p=place: put(x, p), block) for block, place in pairs]
 
     def collect(self, blocks: list[PyTree[Any]], axis: int = 0) -> PyTree[Any]:
-        """This process's chains on the host; `axis` is theirs."""
+        """Fetch the arrays of this process's chains to the host; `axis` is the axis of chains."""
         parts = [jax.tree.map(_fetch, block) for block in blocks]
         return jax.tree.map(lambda *x: np.concatenate(x, axis=axis), *parts)
 
     def cut(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
-        """What `collect` put together, block by block."""
+        """Split what `collect` joined into blocks again."""
         ends = np.cumsum([len(mine) for mine in self.chains])[:-1]
         split = [np.split(x, ends) for x in jax.tree.leaves(tree)]
         structure = jax.tree.structure(tree)
         return [jax.tree.unflatten(structure, leaves) for leaves in zip(*split, strict=True)]
 
     def of_all_processes(self, tree: PyTree[Any]) -> PyTree[Any]:
-        """Arrays of all chains from those of this process; chains are the first axis."""
+        """Gather the arrays of all chains from all processes; chains are the first axis."""
         if jax.process_count() == 1:
             return tree
         gather = lambda x: multihost_utils.process_allgather(np.asarray(x), tiled=True)
@@ -68,9 +68,9 @@ class Layout(NamedTuple):
     def program(
         self, function: Callable[..., Any], in_axes: Any, out_axes: Any
     ) -> Callable[..., Any]:
-        """The function, compiled, on a block; where it has several devices, on each with its part.
+        """Compile a function for one block; on several devices, each computes its own chains.
 
-        An axis is where the chains are in an argument or a result; None for what all share.
+        The axes say where the chains are in each argument and result; None if all share it.
         """
         place = self.places[0]
         if not isinstance(place, NamedSharding):
@@ -86,21 +86,21 @@ class Layout(NamedTuple):
 
 @functools.cache
 def in_order() -> dict[str, Any]:
-    """Compiler options for one part of a program after the other, where there are such.
+    """Compiler options that run the parts of a program one after the other, where supported.
 
-    XLA on a CPU (jaxlib 0.10), running independent parts of a large program at once, can lose one
-    of them, and wait for it forever.
+    XLA on a CPU (jaxlib 0.10) runs independent parts of a large program at the same time, and can
+    lose one of them and wait for it forever.
     """
     options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
     try:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
-    except Exception:  # of a backend or a version that does not know it
+    except Exception:  # from a backend or a version that does not know the option
         return {}
     return options
 
 
 def lay_out(num_chains: int, shared: bool) -> Layout:
-    """The layout of chains that share a history, or do not, on the devices that there are."""
+    """The layout of chains on the available devices; `shared` if they share a history."""
     devices = jax.devices()
     sizes = [n for n in range(1, num_chains + 1) if num_chains % n == 0]
     me = jax.process_index()

@@ -1,4 +1,4 @@
-"""Run a task and keep what was asked for, on disk too, until it is done or told to stop."""
+"""Run a task to its end, or until it is told to stop, and keep what was asked for."""
 
 import contextlib
 import signal
@@ -19,14 +19,14 @@ from srmc.store.checkpoint import Arrays, Checkpoint
 
 
 class Kept(NamedTuple):
-    """What came of a run.
+    """What was kept of a run.
 
     draws, base
         Arrays (chain, draw, ...) by name: the draws, and those of the base chain if asked for.
     stats
-        Statistics (chain, draw), or of a run that kept moments (chain, batch).
+        Statistics (chain, draw), or (chain, batch) in a run that kept moments.
     moments, base_moments, covariance
-        In place of draws.
+        Kept in place of draws.
     batch_sizes
         The number of draws per chain in each batch of moments.
     """
@@ -41,7 +41,7 @@ class Kept(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A run under way: the task, how long it is, where it is stored, and who is told.
+    """A run in progress: its task, its length, its checkpoint, and how to show its progress.
 
     seconds
         The time between two commits, or two updates of the progress bar.
@@ -55,7 +55,7 @@ class Recording(NamedTuple):
 
 
 def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
-    """Draws in memory, or with a checkpoint on disk; and how many there are per chain."""
+    """Keep draws, in memory or in a checkpoint; also returns the number of draws per chain."""
     task, store = run.task, run.store
     parts: list[dict[str, Arrays]] = []
     first, disk, grain = 0, None, 1
@@ -88,7 +88,7 @@ def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
 
 
 def _groups(chunk: Chunk) -> dict[str, Arrays]:
-    """What a chunk recorded, as arrays by group and name."""
+    """The arrays that a chunk recorded, by group and name."""
     recorded: Recorded = chunk.recorded
     stats = chunk.stats._asdict()
     if recorded.features is not None:
@@ -98,7 +98,7 @@ def _groups(chunk: Chunk) -> dict[str, Arrays]:
 
 
 def keep_moments(run: Recording, states: Carry, covariance: bool) -> tuple[Kept, int]:
-    """Moments in memory that does not grow; and the number of draws per chain behind them."""
+    """Keep moments, in memory that does not grow; also returns the number of draws per chain."""
     task, store = run.task, run.store
     summed = Accumulator(run.num_draws)
     carry, first = begin(task, states, covariance), 0
@@ -140,7 +140,7 @@ def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
 
 
 def _restored(task: Task, carry: Carry, store: Checkpoint) -> tuple[int, Carry, Arrays] | None:
-    """Where a stored run stands, with the carry on the devices."""
+    """The number of draws in the checkpoint, the carry on the devices, and stored moments."""
     found = store.load(task.layout.collect(_raw(carry)))
     if found is None:
         return None
@@ -155,14 +155,14 @@ def _is_key(x: Array) -> bool:
 
 
 def _raw(carry: Carry) -> Carry:
-    """With plain numbers in place of random keys, which have no file format."""
+    """The carry with random keys as plain numbers, since keys have no file format."""
     raw: Carry = jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, carry)
     return raw
 
 
 @contextlib.contextmanager
 def _stops() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a wish to stop; the second one raises."""
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one raises."""
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The loop: many chains in lockstep, in chunks whose length follows the clock."""
+"""The loop: many chains in lockstep, in chunks that take a given time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from srmc.core.state import RepelInfo, RepelState
 from srmc.run.devices import DEVICES, Layout
 
 CHAINS = "chains"  # the name of the vmap axis over chains
-ALL_CHAINS = (CHAINS, DEVICES)  # of all devices: the axes of a shared history
-LARGEST_CHUNK = 2**24  # numbers that a chunk may hold
+ALL_CHAINS = (CHAINS, DEVICES)  # the axes of a history shared over all devices
+LARGEST_CHUNK = 2**24  # the most numbers in a chunk
 
-Carry = list[PyTree[Array]]  # what goes on from step to step, on the devices, block by block
+Carry = list[PyTree[Array]]  # what is carried from step to step, on the devices, block by block
 
 
 class Recorded(NamedTuple):
-    """What is kept of a draw: its values by name, those of the base chain, and the features."""
+    """What is kept of a draw: its values by name, those of the base chain, and its features."""
 
     values: dict[str, Array]
     base: dict[str, Array] | None = None
@@ -30,7 +30,7 @@ class Recorded(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What is told of a draw; see `RepelInfo`. With thinning, of all steps that led to it."""
+    """Statistics of a draw, or with thinning of all steps since the last one; see `RepelInfo`."""
 
     acceptance_rate: Float[Array, "*chain"]
     diverging: Bool[Array, "*chain"]
@@ -46,7 +46,7 @@ class Statistics(NamedTuple):
 
 
 def dtypes() -> dict[str, np.dtype[Any]]:
-    """The types of the statistics, in JAX's precision of the moment."""
+    """The types of the statistics, in the current precision of JAX."""
     real, whole, truth = (jnp.zeros((), t).dtype for t in (float, int, bool))
     types = {"gradients": whole, "hvps": whole, "diverging": truth}
     types |= dict.fromkeys(("is_finite", "is_hot", "is_stable"), truth)
@@ -54,7 +54,7 @@ def dtypes() -> dict[str, np.dtype[Any]]:
 
 
 class Task(NamedTuple):
-    """What is run: an algorithm, its key, where its chains are, and what a draw is made of.
+    """What is run: an algorithm, its key, the layout of its chains, and what is kept of a draw.
 
     record
         From a state to what is kept of it.
@@ -70,14 +70,14 @@ class Task(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A stretch of a run, on the host.
+    """A chunk of a run, on the host.
 
     done
-        The number of draws per chain that were made by its end.
+        The number of draws per chain up to its end.
     recorded, stats
         What was kept of it, (draw, chain, ...).
     carry
-        What goes on from here.
+        What the next chunk starts from.
     """
 
     done: int
@@ -87,7 +87,7 @@ class Chunk(NamedTuple):
 
 
 def start(task: Task, rng_key: PRNGKey, positions: Position) -> Carry:
-    """The states in which chains start."""
+    """The initial states of the chains, on the devices."""
     keys = jax.random.key_data(jax.random.split(rng_key, task.layout.num_chains))
     wrap = jax.vmap(jax.random.wrap_key_data)
     init = lambda pair: jax.vmap(task.algorithm.init)(pair[0], wrap(pair[1]))
@@ -104,10 +104,10 @@ def run(
     record: Callable[[RepelState], Any] = lambda state: state.position,
     thin: int = 1,
 ) -> tuple[RepelState, Any, Statistics]:
-    """All draws of some chains in one program: last states, what was recorded, and statistics.
+    """Run chains in one program; return the last states, what was recorded, and statistics.
 
-    `states` have a leading axis of chains, and what comes back is (draw, chain, ...). This is
-    what `srmc.sample` does chunk by chunk; it can be traced.
+    `states` have a leading axis of chains; what is recorded has axes (draw, chain, ...).
+    `srmc.sample` does the same chunk by chunk. This function can be traced.
     """
     one_draw = drawing(algorithm, record, thin)
     keys = jax.random.key_data(jax.random.split(rng_key, len(states.step)))
@@ -134,7 +134,7 @@ def chunks(
     seconds: float = 0.5,
     grain: int = 1,
 ) -> Iterator[Chunk]:
-    """Draws `first` to `num_draws`, in chunks of about so many seconds, multiples of `grain`."""
+    """Make draws `first` to `num_draws`, in chunks of about `seconds` and multiples of `grain`."""
     one_draw = drawing(task.algorithm, task.record, task.thin)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
     size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
@@ -161,15 +161,16 @@ def chunks(
     pace = Pace(first, num_draws, seconds, capacity, grain)
     for done, count, carry, out in paced(program, task, states, pace):
         recorded, stats = task.layout.collect(out, axis=1)
-        # Copied, since a slice would keep all of the capacity alive.
+        # Copied, since a slice would keep the whole buffer alive.
         recorded, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (recorded, stats))
         yield Chunk(done, recorded, stats, carry)
 
 
 class Pace(NamedTuple):
-    """From the first draw to the last, in stretches of so many seconds, about.
+    """How a run from draw `first` to draw `last` is cut into chunks of about `seconds`.
 
-    A stretch has at most `most` draws, a multiple of `grain`, and ends at multiples of `boundary`.
+    A chunk has at most `most` draws, a multiple of `grain`, and does not extend beyond the next
+    multiple of `boundary`.
     """
 
     first: int
@@ -183,7 +184,7 @@ class Pace(NamedTuple):
 def paced(
     program: Callable[..., tuple[Any, Any]], task: Task, carry: Carry, pace: Pace
 ) -> Iterator[tuple[int, int, Carry, list[Any]]]:
-    """Call the program stretch by stretch: draws done, draws in it, the carry, and the output."""
+    """Call the program chunk by chunk; yield draws done, draws in the chunk, carry and output."""
     keys = task.layout.spread(chain_keys(task))
 
     def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
@@ -193,7 +194,7 @@ def paced(
 
     done, count, grain = pace.first, pace.grain, pace.grain
     if done < pace.last:
-        call(carry, done, 0)  # compiles, so that the clock need not wait for it
+        call(carry, done, 0)  # compiles, so that compile time does not count
     while done < pace.last:
         ends = [pace.last - done, pace.most]
         if pace.boundary is not None:
@@ -205,14 +206,14 @@ def paced(
         speed = count / max(time.perf_counter() - began, 1e-6)
         done += count
         yield done, count, carry, out
-        # A first, short chunk tells little of the speed.
+        # The first, short chunk is a poor measure of the speed, so that lengths grow gradually.
         count = max(1, min(int(pace.seconds * speed), 10 * count) // grain) * grain
 
 
 def drawing(
     algorithm: SamplingAlgorithm, record: Callable[[RepelState], Any], thin: int
 ) -> Callable[[RepelState, Array, Array], tuple[RepelState, Any, Statistics]]:
-    """A function of states, the number of the draw and the chains' keys: one draw of each."""
+    """A function of states, draw number and keys that makes one draw in every chain."""
     step = jax.vmap(algorithm.step, axis_name=CHAINS)
 
     def one_step(states: RepelState, n: Array, keys: Array) -> tuple[RepelState, Statistics]:
@@ -237,7 +238,7 @@ def _last(x: Array, axis: int) -> Array:
     return jnp.take(x, -1, axis)
 
 
-# How a statistic of several steps becomes that of the draw to which they lead.
+# How the statistics of several steps are combined with thinning.
 _OVER_STEPS: dict[str, Callable[..., Array]] = {
     "acceptance_rate": jnp.mean,
     "diverging": jnp.any,

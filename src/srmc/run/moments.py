@@ -1,4 +1,4 @@
-"""Moments of a run of any length: Welford on the device, merged on the host in double precision."""
+"""Moments of a run of any length: Welford sums on the device, merged in double precision."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ from srmc.metrics.errors import batch_means_error
 from srmc.run.devices import Layout
 from srmc.run.loop import Carry, Chunk, Pace, Statistics, Task, drawing, dtypes, paced
 
-NUM_BATCHES = 64  # whose means are kept, for errors and plots
-LONGEST = 2**14  # draws that are summed up in the precision of the run
+NUM_BATCHES = 64  # the number of batches whose means are kept, for errors and plots
+LONGEST = 2**14  # the most draws that are summed in the precision of the run
 
 Named = dict[str, dict[str, np.ndarray]]  # mean, variance, error and batch_means of each value
 
@@ -32,7 +32,7 @@ class Sums(NamedTuple):
 class Accumulator:
     """Mean, variance or covariance of each chain, and averages of up to 64 batches.
 
-    Of `num_draws` draws that are to come; memory does not grow with their number.
+    `num_draws` is the number of draws to come; memory does not grow with it.
     """
 
     def __init__(self, num_draws: int) -> None:
@@ -48,7 +48,7 @@ class Accumulator:
         self._units = 0
 
     def add(self, count: int, mean: np.ndarray, square: np.ndarray, stats: np.ndarray) -> None:
-        """Merge what a unit has summed up (Chan, Golub and LeVeque)."""
+        """Merge the sums of one unit (Chan, Golub and LeVeque)."""
         total = self.count + count
         delta = mean - self.mean
         product = delta[..., None] * delta[..., None, :] if square.ndim == 3 else delta**2
@@ -66,7 +66,7 @@ class Accumulator:
         self.batch_stats[-1] += share * (stats - self.batch_stats[-1])
 
     def of_all_processes(self, layout: Layout) -> "Accumulator":
-        """The same for the chains of all processes, each of which has as many."""
+        """The same for the chains of all processes, which have equally many each."""
         share = np.stack(self.batch_means)[None].repeat(len(self.mean), axis=0)
         self.mean, self.square, shares = layout.of_all_processes((self.mean, self.square, share))
         self.batch_means = list(shares.mean(axis=0))
@@ -103,11 +103,11 @@ class Accumulator:
         return covariance
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it, to be stored."""
+        """The whole state as arrays, to be stored."""
         return {k: np.asarray(v) for k, v in vars(self).items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """What `arrays` gave."""
+        """Restore the state from what `arrays` returned."""
         for name, old in vars(self).items():
             new = arrays[name]
             value: Any = list(new) if isinstance(old, list) else new
@@ -116,7 +116,7 @@ class Accumulator:
 
 
 def begin(task: Task, states: Carry, covariance: bool) -> Carry:
-    """What `moments` starts from: states, an origin near the draws, and empty sums."""
+    """The carry that `moments` starts from: states, an origin near the draws, and empty sums."""
 
     def empty(states: RepelState) -> tuple[RepelState, Array, Sums]:
         origin = jax.vmap(lambda state: ravel_pytree(task.record(state))[0])(states)
@@ -139,7 +139,7 @@ def moments(
     first: int = 0,
     seconds: float = 0.5,
 ) -> Iterator[Chunk]:
-    """Run, and merge each unit of draws into `into`."""
+    """Run the chains, and merge each unit of draws into `into`."""
     one_draw = drawing(task.algorithm, task.record, task.thin)
 
     def advance(
@@ -151,7 +151,7 @@ def moments(
         def body(i: Array, carry: tuple[RepelState, Sums]) -> tuple[RepelState, Sums]:
             states, (n, mean, square, totals) = carry
             states, values, stats = one_draw(states, first + i, keys)
-            # From a near origin single precision does, wherever the draws are.
+            # About a nearby origin, single precision suffices wherever the draws are.
             x = jax.vmap(lambda v: ravel_pytree(v)[0])(values) - origin
             delta = x - mean
             mean = mean + delta / (n + 1)[:, None]

@@ -1,4 +1,4 @@
-"""What was asked of `srmc.sample`, and whether it can be done."""
+"""The settings of a call of `srmc.sample`, checked."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class Keep:
     statistics
         A function of a draw's values by name that returns more values by name.
     base
-        Whether to keep the draws of the plain kernel too, which repellence in the moving frame
-        leaves alone.
+        Whether to keep the draws of the plain kernel as well, which repellence in the moving
+        frame does not change.
     """
 
     keep: str = "draws"
@@ -48,7 +48,7 @@ class Keep:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What was asked for; the fields are keywords of `srmc.sample`."""
+    """The settings of a run; the fields are keywords of `srmc.sample`."""
 
     kernel: str
     alpha: Alpha
@@ -73,13 +73,13 @@ class Plan:
         return isinstance(self.alpha, str)
 
     def tuner(self, differences: Differences | None = None) -> Tuner:
-        """What tunes the kernel."""
+        """The tuner of the kernel."""
         if self.space is None:
             return Continuous(self.kernel, self.num_integration_steps, self.step_size)
         return Discrete(self.kernel, self.space, differences, self.step_size)
 
     def settings(self) -> dict[str, Any]:
-        """The plan in plain words, for files."""
+        """The plan as plain values, for files."""
         given = self.repellence
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return shown | {
@@ -92,7 +92,7 @@ class Plan:
         }
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done, by name."""
+        """Raise an error that names the argument if the plan cannot be carried out."""
         if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "

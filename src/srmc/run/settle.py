@@ -1,4 +1,4 @@
-"""Chains beyond the pilots: they follow with the parameters that those found."""
+"""Warm-up of the chains beyond the pilots, with the parameters that the pilots found."""
 
 import warnings
 
@@ -20,7 +20,7 @@ def settle(
     rest: Position,
     num_steps: int,
 ) -> Tuned:
-    """The tuned pilots, and the `rest` of the chains after so many steps of the plain kernel."""
+    """Add the `rest` of the chains to the tuned pilots, after `num_steps` of the plain kernel."""
     count = len(jax.tree.leaves(rest)[0])
     if count == 0:
         return tuned
@@ -43,10 +43,10 @@ def settle(
 
 
 def _not_left_behind(logdensity_fn: LogDensity, pilots: Position, followed: Position) -> Position:
-    """Positions, replaced by those of pilots where the density is below exp(-10 - d) of theirs.
+    """Replace positions by those of pilots where the density is below exp(-10 - d) of theirs.
 
-    The pilots tuned themselves to where they started; a chain that follows may have found no
-    acceptable step there.
+    The pilots tuned their step size to their own starting points; at another starting point, a
+    chain with that step size may accept nothing.
     """
     density = jax.jit(jax.vmap(logdensity_fn))
     leaves = jax.tree.leaves(pilots)

@@ -20,7 +20,7 @@ from srmc.tune.measure import warn_of_offset
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
-    """The repelled kernel on all chains, and what is kept of its draws."""
+    """The task of running the repelled kernel on all chains and keeping what was asked for."""
     repellence = _repellence(plan, tuner, tuned)
     algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
@@ -36,7 +36,7 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
 
 
 def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
-    """The keywords of `repel`."""
+    """The keywords of `repel`: those given, or those that the tuner chose."""
     axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
     if plan.repellence is not None:
         return axis | plan.repellence | ({} if plan.is_auto else {"alpha": plan.alpha})
@@ -58,7 +58,7 @@ def _values(problem: Problem, plan: Plan, position: Position) -> dict[str, Array
 
 
 def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, " k"] | None:
-    """The features, unless they are too many to keep."""
+    """The features, or None if they are too many to keep."""
     if features is None or features.size > rule.FEATURES_PER_DRAW:
         return None
     total = features.size * plan.num_draws * plan.num_chains
@@ -66,7 +66,7 @@ def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, "
 
 
 def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
-    """What a checkpoint says about its run; a resumed one must say the same."""
+    """What a checkpoint records about its run; a run that resumes it must match."""
     first = jax.tree.map(lambda x: x[0], positions)
     kept = {k: np.asarray(v, float) for k, v in _values(problem, plan, first).items()}
     return {

@@ -1,4 +1,4 @@
-"""Warm-up of all chains: pilots tune, the rest follow, and a checkpoint remembers it."""
+"""Warm-up of all chains: pilots are tuned, the rest follow, and a checkpoint stores the outcome."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ def warm_up(
     positions: Position,
     store: Checkpoint | None,
 ) -> Tuned:
-    """The tuned chains; from the checkpoint if they are there.
+    """Tune the chains, or load the tuned chains from the checkpoint.
 
-    Every process tunes the same pilots, and on one device, so that all agree to the last bit.
+    Every process tunes the same pilots on one device, so that all processes agree bit for bit.
     """
     found = None if store is None else store.load_warmup()
     if found is None:

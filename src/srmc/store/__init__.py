@@ -1,1 +1,1 @@
-"""Files: whole or absent, never pickled, and a run on disk that can go on after a kill."""
+"""Files that are complete or absent and never pickled, and checkpoints to resume a run from."""

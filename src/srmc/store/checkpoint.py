@@ -1,11 +1,11 @@
-"""A run on disk: what it is, where it stands, and its draws, so that it can go on after a kill.
+"""A run on disk: its settings, its state and its draws, so that it can be resumed after a kill.
 
     run.json            the settings, and a probe of the model
     warmup.npz          what warm-up found
-    state.npz           the chains after the last whole chunk; the commit of that chunk
+    state.npz           the chains after the last complete chunk; the commit of that chunk
     draws.zarr          the draws, in pieces that are written once
 
-Each process of several has its own folder inside.
+With several processes, each has a folder of its own inside.
 """
 
 import os
@@ -25,11 +25,11 @@ from srmc.store.files import check_writable, read_arrays, read_json, write_array
 Arrays = dict[str, np.ndarray]
 Groups = Mapping[str, Mapping[str, Any]]  # arrays by group and name; in a file, group/name
 
-IN_MEMORY = 2**30  # bytes of draws that a result loads; more than that stays on disk
+IN_MEMORY = 2**30  # bytes of draws up to which a result loads them; more stay on disk
 
 
 class Checkpoint:
-    """A folder that holds a run; `resume` says whether it may hold one already."""
+    """A folder that holds a run; with `resume` it may hold one already."""
 
     def __init__(
         self, folder: str | os.PathLike[str], record: dict[str, Any], resume: bool
@@ -51,22 +51,22 @@ class Checkpoint:
             write_json(run, record)
 
     def save_warmup(self, groups: Groups) -> None:
-        """Keep what warm-up found."""
+        """Store the outcome of warm-up."""
         write_arrays(self.folder / "warmup.npz", _joined(groups))
 
     def load_warmup(self) -> dict[str, Arrays] | None:
-        """What warm-up found; None if it was not done."""
+        """The outcome of warm-up; None if it was not completed."""
         path = self.folder / "warmup.npz"
         return _grouped(read_arrays(path)) if path.exists() else None
 
     def save(self, done: int, carry: PyTree[np.ndarray], moments: Arrays) -> None:
-        """Commit a chunk: from now on the run stands at `done` draws."""
+        """Commit a chunk: the run now has `done` draws per chain."""
         leaves = {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(carry))}
         arrays = _joined({"carry": leaves, "moments": moments})
         write_arrays(self.folder / "state.npz", arrays | {"done": np.asarray(done)})
 
     def load(self, like: PyTree[Any]) -> tuple[int, PyTree[np.ndarray], Arrays] | None:
-        """Where the run stands, in the structure of `like`; None if it was not begun."""
+        """The last commit: draws done, the carry (structured as `like`), and moments; or None."""
         path = self.folder / "state.npz"
         if not path.exists():
             return None
@@ -81,7 +81,7 @@ class Checkpoint:
         return int(done), jax.tree.unflatten(structure, leaves), groups.get("moments", {})
 
     def draws(self, num_draws: int, grain: int) -> "Draws":
-        """The store of so many draws, in pieces of `grain` draws."""
+        """The store of `num_draws` draws, in pieces of `grain` draws."""
         return Draws(self.folder / "draws.zarr", num_draws, grain)
 
 
@@ -95,7 +95,7 @@ class Draws:
         self._num_draws, self._grain = num_draws, grain
 
     def write(self, first: int, groups: Groups) -> None:
-        """Write draws `first` and on; arrays are (draw, chain, ...)."""
+        """Write draws from number `first` on; the arrays are (draw, chain, ...)."""
         for name, given in _joined(groups).items():
             x = np.swapaxes(given, 0, 1)
             if name not in self._root:
@@ -110,7 +110,7 @@ class Draws:
             array[:, first : first + x.shape[1]] = x
 
     def read(self, done: int) -> dict[str, dict[str, Any]]:
-        """The first `done` draws: in memory, or if all draws are there and large, on disk."""
+        """The first `done` draws: in memory, or on disk if the run is complete and large."""
         members = dict(sorted(self._root.members(max_depth=None)))
         arrays: dict[str, Any] = {k: a for k, a in members.items() if hasattr(a, "nbytes")}
         fits = sum(a.nbytes for a in arrays.values()) * done <= IN_MEMORY * self._num_draws
@@ -133,7 +133,7 @@ def _grouped(arrays: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def probe(logdensity_fn: LogDensity, position: Position) -> list[float]:
-    """Values of a log density near a position, which tell one model from another."""
+    """Values of a log density near a position, which distinguish one model from another."""
     flat, unravel = ravel_pytree(position)
     moves = 0.1 * jnp.sin(jnp.arange(3 * flat.size, dtype=flat.dtype)).reshape(3, -1)
     values = jax.vmap(lambda move: logdensity_fn(unravel(flat + move)))(moves)

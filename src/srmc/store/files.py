@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written aside, flushed, then renamed. Nothing is ever pickled."""
+"""Files that are complete or absent: written aside, flushed, then renamed. Nothing is pickled."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` make a file beside `path`, then put it in its place.
+    """Let `write` make a temporary file beside `path`, then rename it to `path`.
 
     If the disk fills up, the old file stays and the new one is removed.
     """
@@ -29,12 +29,12 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_json(path: Path, record: Any) -> None:
-    """A JSON file, whole."""
+    """Write a JSON file, completely or not at all."""
     write_whole(path, lambda p: p.write_text(json.dumps(record, indent=2) + "\n"))
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """An .npz file, whole."""
+    """Write an .npz file, completely or not at all."""
 
     def write(aside: Path) -> None:
         with open(aside, "wb") as file:
@@ -44,7 +44,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
+    """Read what `write_json` wrote."""
     try:
         return json.loads(path.read_text())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -52,7 +52,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What `write_arrays` wrote."""
+    """Read what `write_arrays` wrote."""
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -61,7 +61,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_writable(name: str, folder: Path) -> None:
-    """Make the folder if need be, and refuse one that cannot be written."""
+    """Make the folder if necessary, and raise an error if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"

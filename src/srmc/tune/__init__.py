@@ -1,9 +1,9 @@
-"""From a log density and starts to a tuned kernel and the repellence that suits it.
+"""From a log density and starting points to a tuned kernel and suitable repellence.
 
 `tune` runs the warm-up of a `Tuner`, of which there are two: `Continuous` and `Discrete`. It
-finds step size and metric (`adapt`), measures what the loop needs on late draws of the plain
-kernel (`measure`), and turns that into keywords of `repel` (`settings`). Every constant is in
-`rule`, with the reason for it.
+finds step size and metric (`adapt`), measures what the loop needs on late warm-up draws of the
+plain kernel (`measure`), and turns that into keywords of `repel` (`settings`). Every constant is
+in `rule`, with the reason for it.
 """
 
 from srmc.tune import rule

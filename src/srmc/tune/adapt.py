@@ -23,9 +23,9 @@ class Recipe(NamedTuple):
     acceptance
         The acceptance rate to aim at.
     step_gradients
-        The cost of a step in gradients, about; a density counts as half a gradient.
+        The approximate cost of a step in gradients; a density counts as half a gradient.
     has_metric
-        Whether BlackJAX's window adaptation finds its step size and metric.
+        Whether BlackJAX's window adaptation finds the step size and the metric.
     """
 
     build: Callable[..., SamplingAlgorithm]
@@ -41,10 +41,10 @@ class Late(NamedTuple):
     positions
         The last positions.
     parameters
-        What was found for the kernel.
+        The parameters found for the kernel.
     path, scores
-        Positions with a spacing, (chain, draw, ...), and the scores that the kernel cached there,
-        or None.
+        Positions at a fixed spacing, (chain, draw, ...), and the scores that the kernel cached
+        there, or None.
     gradients
         The number of gradients evaluated, over all chains.
     """
@@ -57,7 +57,7 @@ class Late(NamedTuple):
 
 
 def spacing_of(positions: Position, num_steps: int) -> int:
-    """The number of steps per late draw that is kept: 1 if there is room, else 64 draws or more."""
+    """The steps per late draw kept: 1 if memory allows, otherwise such that 64 or more are kept."""
     size = int(sum(leaf.size for leaf in jax.tree.leaves(positions)))
     late = num_steps - 2 * (num_steps // 4)
     return max(1, late // max(64, rule.WARMUP_NUMBERS // (2 * size)))
@@ -71,10 +71,10 @@ def by_window(
     num_steps: int,
     options: dict[str, Any],
 ) -> Late:
-    """BlackJAX's window adaptation, each chain by itself; the median step and the mean metric.
+    """BlackJAX's window adaptation of each chain; then the median step size and the mean metric.
 
-    The draws of its second half are kept if there is room for all. Otherwise they come from steps
-    with the parameters that the first half found.
+    The draws of its second half are kept if memory allows. Otherwise the adaptation takes half of
+    the steps, and the draws come from the other half, with the parameters found.
     """
     spacing = spacing_of(positions, num_steps)
     fits = spacing == 1
@@ -120,10 +120,10 @@ def by_acceptance(
 ) -> tuple[Late, int]:
     """Dual averaging of the step size, twice, then steps of the kernel itself, which are kept.
 
-    In the first quarter of the steps each chain has a step size of its own, so that one that
-    starts where only tiny steps are accepted gets away. Then each coordinate gets its scale,
-    and in the second quarter all chains seek one step size together. Also returned is the number
-    of scores per chain that the scale took.
+    In the first quarter of the steps each chain has a step size of its own, so that a chain that
+    starts where only tiny steps are accepted can get away. Then each coordinate gets its scale,
+    and in the second quarter all chains find one step size together. Also returns the number of
+    scores per chain that were evaluated to find the scale.
     """
     num_chains = len(jax.tree.leaves(positions)[0])
     keys = jax.random.split(rng_key, num_chains)
@@ -155,7 +155,7 @@ def by_acceptance(
 def _searching(
     recipe: Recipe, logdensity_fn: LogDensity, keys: Array, num_steps: int, thin: int
 ) -> Callable[[Position, Array, int, bool], tuple[Position, Array, Position]]:
-    """A search for the step size, of each chain or of all together, that leaves its path."""
+    """A search for the step size, per chain or for all together, that also returns its path."""
     begin, update, final = dual_averaging_adaptation(recipe.acceptance)
 
     def search(
@@ -192,7 +192,7 @@ def late_steps(
     span: tuple[int, int],
     spacing: int,
 ) -> tuple[Position, Position, Position | None, Int[Array, ""]]:
-    """Steps of the tuned plain kernel: last positions, those kept, their scores, and the cost."""
+    """Run the tuned plain kernel; return last positions, kept ones, their scores, and the cost."""
 
     def one(carry: tuple[KernelState, Array], n: Array) -> tuple[tuple[KernelState, Array], None]:
         states, spent = carry
@@ -231,6 +231,6 @@ def scores_of(logdensity_fn: LogDensity, path: Position) -> Position:
 
 
 def _scale(draws: Draws, scores: Draws) -> Float[Array, " d"]:
-    """The root of sd(x) / sd(s), which is exact on a Gaussian whatever part of it was seen."""
+    """The root of sd(x) / sd(s), which is right on a Gaussian whatever part of it was visited."""
     ratio = jnp.std(draws, axis=(0, 1)) / jnp.std(scores, axis=(0, 1))
     return jnp.sqrt(jnp.where(jnp.isfinite(ratio) & (ratio > 0), ratio, 1.0))

@@ -95,7 +95,7 @@ class Continuous:
     def adapt(
         self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Position, num_steps: int
     ) -> Warmup:
-        """Find the step size, and for HMC and NUTS the diagonal metric, over all chains at once."""
+        """Find the step size, and for HMC and NUTS the diagonal metric, from all chains."""
         check_count("num_steps", num_steps, at_least=100)
         recipe, spacing, extra = RECIPES[self.kernel], spacing_of(positions, num_steps), 0
         arguments = recipe, logdensity_fn, rng_key, positions, num_steps, self._options
@@ -105,7 +105,7 @@ class Continuous:
             late, scored = by_acceptance(*arguments)
         path, scores, gradients = late.path, late.scores, late.gradients
         if scores is None:
-            # A kernel without scores has some of its draws scored.
+            # For a kernel that caches no scores, those of some draws are evaluated.
             more = max(1, len(jax.tree.leaves(path)[0][0]) // rule.MEASURED_DRAWS)
             path = jax.tree.map(lambda x: x[:, ::-1][:, ::more][:, ::-1], path)
             scores, spacing = scores_of(logdensity_fn, path), spacing * more
@@ -130,7 +130,7 @@ class Continuous:
         return measure.measure(draws, features, num_samples, spacing=spacing, together=together)
 
     def select(self, loop: Loop) -> Loop:
-        """Switch off what would be of no use."""
+        """Switch off features that would be of no use."""
         return measure.select(loop, self._history_every(loop))
 
     def is_on(self, loop: Loop) -> Bool[Array, ""]:
@@ -138,7 +138,7 @@ class Continuous:
         return measure.is_on(loop)
 
     def repellence(self, loop: Loop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
-        """The keywords of `repel` that suit the loop, at 5% to 20% more gradients."""
+        """The keywords of `repel` that suit the loop, for 5% to 20% more gradients."""
         every = self._history_every(loop)
         every = int(every) if is_concrete(every) else every
         options = settings(loop, num_samples, alpha=alpha, history_every=every, form=self.form)
@@ -158,7 +158,7 @@ class Continuous:
         )
 
     def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
-        """The features that act, those of shifts first; only these if there are many."""
+        """The active features, those of shifts first; only these if there are more than 128."""
         if self.form != "affine":
             return None
         linear, shifts = (
@@ -170,7 +170,7 @@ class Continuous:
         return jnp.concatenate([shifts, linear]) if len(shifts) + len(linear) <= 128 else shifts
 
     def describe(self, loop: Loop) -> dict[str, Array]:
-        """What a result says about the loop."""
+        """What a result reports about the loop."""
         return {
             "loop_rate": loop.rate,
             "slowest_autocorrelation_time": jnp.max(loop.time),
@@ -183,7 +183,7 @@ class Continuous:
         }
 
     def _history_every(self, loop: Loop) -> int | Array:
-        """The steps per update of the history, which a kernel without gradients pays for."""
+        """The steps per update of the history, which is thinned for a kernel without gradients."""
         if self.kernel != "mh":
             return 1
         every = jnp.round(rule.THINNING_TIMES * jnp.min(loop.time))

@@ -62,7 +62,7 @@ class Discrete:
     kernel
         "gwg", "dlp", "gibbs", "flip_mh" or "locally_balanced".
     space, differences
-        The space, and the one-site changes of the log density if there is a cheap way to them.
+        The space, and the one-site changes of the log density if they are cheap to compute.
     step_size
         The step size of DLP; found in warm-up if not given.
     """
@@ -82,13 +82,13 @@ class Discrete:
     def adapt(
         self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Array, num_steps: int
     ) -> Warmup:
-        """Half of the steps tune and settle; of the other half, draws are kept with features."""
+        """Tune in the first half of the steps; keep draws of the second half, with features."""
         check_count("num_steps", num_steps, at_least=100)
         half = num_steps // 2
         keys = jax.random.split(rng_key, len(positions))
         sites = Sites(logdensity_fn, self.space, None, None, self.differences)
         first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
-        self._plain(logdensity_fn, first).init(positions[0])  # refuses what it cannot work with
+        self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
         sites.check_feature(positions[0])
         settle = jax.jit(lambda x: self._settle(logdensity_fn, keys, x, half))
         positions, step_size, spent = settle(positions)
@@ -122,7 +122,7 @@ class Discrete:
     def _settle(
         self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
     ) -> tuple[Array, Array, Int[Array, ""]]:
-        """Steps that find DLP's step size: last states, the step size, and the cost."""
+        """Find the step size of DLP; return last states, the step size, and the cost."""
         begin, update, final = dual_averaging_adaptation(rule.ACCEPTANCE["dlp"])
         kernel = lambda step_size: self._plain(
             logdensity_fn, {"step_size": step_size} if self._tunes else {}
@@ -149,7 +149,7 @@ class Discrete:
         half: int,
         spacing: int,
     ) -> tuple[Array, Draws, Int[Array, ""]]:
-        """Steps of the tuned kernel: last states, those kept, and the cost."""
+        """Run the tuned kernel; return last states, kept states, and the cost."""
         algorithm = self._plain(logdensity_fn, found)
 
         def one(carry: tuple[KernelState, Array], n: Array) -> tuple[Any, None]:
@@ -176,7 +176,7 @@ class Discrete:
         squared = jnp.maximum(spacing * autocorrelation_times(features**2), 1.0)
         scaled = features / jnp.sqrt(square)[None, None]
         top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
-        # As on continuous spaces; and slowly, since a chain takes time to follow its surrogate.
+        # As on continuous spaces, but slowly, since a chain takes time to follow its surrogate.
         rate = jnp.sqrt(8 * rule.DISCRETE_TOLERANCE * together * jnp.mean(squared) / num_samples)
         rate = rate / jnp.sqrt(jnp.mean(times**2))
         time = jnp.mean(times)
@@ -197,7 +197,7 @@ class Discrete:
         return chosen
 
     def select(self, loop: SiteLoop) -> SiteLoop:
-        """All features act."""
+        """The loop as it is: all features act."""
         return loop
 
     def is_on(self, loop: SiteLoop) -> Bool[Array, ""]:
@@ -224,10 +224,10 @@ class Discrete:
         return BUILDERS[self.kernel](logdensity_fn, **where, **given, **parameters, **repellence)
 
     def features(self, state: RepelState, loop: SiteLoop) -> None:
-        """None: errors of discrete runs come from batch means."""
+        """Nothing, since the errors of discrete runs come from batch means."""
 
     def describe(self, loop: SiteLoop) -> dict[str, Array]:
-        """What a result says about the loop."""
+        """What a result reports about the loop."""
         return {
             "loop_rate": loop.rate,
             "slowest_autocorrelation_time": jnp.max(loop.time),

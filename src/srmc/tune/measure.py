@@ -1,4 +1,4 @@
-"""What plain draws tell about the loop of history and kernel.
+"""Measure, on plain draws, what the loop of history and kernel needs.
 
 In the moving frame, in whitened coordinates, the push is a moving average of the base chain's
 features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha). docs/tuning.md
@@ -37,9 +37,9 @@ class Loop(NamedTuple):
     exponent
         The expected root mean square of the exponent scale.
     offset
-        The largest mean of a feature, over the largest that chance allows. If it exceeds 1 the
-        means are not 0, as where the density has a jump or a wall, and the loop would push draws
-        off the target.
+        The largest mean of a feature, divided by the largest that chance allows. If it exceeds
+        1, the means are not 0, as where the density has a jump or a wall, and the loop would push
+        draws off the target.
     """
 
     center: Float[Array, " d"]
@@ -78,13 +78,13 @@ def measure(
     time = jnp.maximum(spacing * series.autocorrelation_times(s), 1.0)
     square_time = jnp.maximum(spacing * series.autocorrelation_times(s**2), 1.0)
 
-    # A window's average is taken off draws that are in the window, which changes second moments
-    # by g time / 2, relatively, against their standard error of sqrt(2 square_time / n).
+    # A window's average is subtracted from draws in that window, which lowers second moments by
+    # the fraction g time / 2, compared with their standard error of sqrt(2 square_time / n).
     rate = jnp.sqrt(
         8 * rule.TOLERANCE * together * jnp.mean(square_time) / num_samples / jnp.mean(time**2)
     )
     scaled = 1 + y * s
-    # On the target itself E[s^2] >= 1 here; less of it is what a slow chain has not seen yet.
+    # Under the target E[s^2] >= 1 here; a smaller value means that a slow chain has not mixed yet.
     shift_square = jnp.maximum(jnp.mean(s**2, axis=(0, 1)), 1.0)
     scale_square = jnp.maximum(jnp.mean(scaled**2, axis=(0, 1)), 0.5)
     normalised = jnp.stack(
@@ -101,7 +101,7 @@ def measure(
         weight = jnp.minimum(1.0, rule.CROWDED * together / (dim * jnp.mean(time) * rate))
         linear = jnp.where(jnp.eye(dim, dtype=bool), linear[None], weight / (2 * square))
         count = count + weight * dim * (dim - 1) / 2
-    # (A theta)·phi has this variance, and a mean of up to twice as much: theta has seen the draw.
+    # (A theta)·phi has this variance, and a mean of up to twice that, since theta contains phi.
     spread = count * rate * jnp.mean(time) / 2 / together
     loop = Loop(
         center=center,
@@ -121,7 +121,7 @@ def measure(
 
 
 def _known(loop: Loop, num_samples: int) -> Loop:
-    """The loop, or one without any push if a chain overflowed or never moved."""
+    """The loop, or one that does not push if a chain overflowed or never moved."""
     known = all_finite(loop)
     one: Any = jnp.eye(len(loop.root)) if loop.root.ndim == 2 else 1.0
     or_zero: Loop = jax.tree.map(lambda x: jnp.where(known, x, jnp.zeros_like(x)), loop)
@@ -133,13 +133,13 @@ def _known(loop: Loop, num_samples: int) -> Loop:
 
 
 def select(loop: Loop, history_every: ArrayLike = 1) -> Loop:
-    """Switch off what would be of no use, or do harm.
+    """Switch off features that would be of no use, or do harm.
 
-    That is everything, if the features do not have mean 0 or explain too little of the means; and
-    what couples coordinates, if it explains too little of the covariances. If the history sees
-    one draw of many, what decorrelates in between adds noise: such features are left out, and all
-    of them if they explain no more than that. What is left moves at half the rate, since scalings
-    do not make up for shifts.
+    All are switched off if their means are not 0 or if they explain too little of the error of the
+    means. Those that couple coordinates are switched off if they explain too little of the error
+    of the covariances. A thinned history adds noise to features that decorrelate between updates:
+    such features are switched off, and all of them if they explain no more than that noise. The
+    rest then moves at half the rate, since scalings do not compensate for shifts.
     """
     thinned = jnp.asarray(history_every) > 1
     lost, lost_square = (_thinning(time, history_every) for time in (loop.time, loop.square_time))
@@ -159,7 +159,7 @@ def is_on(loop: Loop) -> Bool[Array, ""]:
 
 
 def warn_of_offset(loop: object, is_auto: bool) -> None:
-    """Say that the features do not have mean 0, and what follows."""
+    """Warn if the means of the features are not 0, and say what follows."""
     if getattr(loop, "offset", 0.0) > 1:
         then = "repellence stays off" if is_auto else "repelled draws are off the target"
         warnings.warn(

@@ -1,4 +1,4 @@
-"""What series of draws and features tell: long-run variances, shares explained, eigenvalues."""
+"""Statistics of series of draws and features: long-run variances, shares explained, eigenvalues."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from srmc.tune import rule
 
 
 def batches(series: Draws) -> Float[Array, "chain batch draw d"]:
-    """The series cut into batches of equal length, without what is left at its beginning."""
+    """The series in batches of equal length, without the remainder at its beginning."""
     length = series.shape[1] // rule.NUM_BATCHES
     used = series[:, -length * rule.NUM_BATCHES :]
     return used.reshape(series.shape[0], rule.NUM_BATCHES, length, -1)
@@ -28,7 +28,7 @@ def autocorrelation_times(series: Draws) -> Float[Array, " d"]:
 
 
 def explained(series: Draws, part: Draws) -> Float[Array, " d"]:
-    """The share of each series' long-run variance that a part of it makes up."""
+    """The share of each series' long-run variance that a part of it explains."""
     before, after = (long_run_variance(x) for x in (series, series - part))
     return jnp.clip(1 - after / jnp.maximum(before, 1e-30), 0, 1)
 
@@ -56,11 +56,11 @@ def mean_square_products(y: Draws, s: Draws) -> Float[Array, "d d"]:
 
 
 def offset(s: Draws, scaled: Draws) -> Float[Array, ""]:
-    """The largest t statistic of the features' means, over the largest that chance allows.
+    """The largest t statistic of the features' means, divided by the largest that chance allows.
 
-    The statistic comes from batch means. These say nothing, and the result is 0, if the chain
-    hardly decorrelates within a batch; except about features that are constant, and about a
-    coordinate whose score is 0.
+    The statistic is computed from batch means. If the chain hardly decorrelates within a batch,
+    these are uninformative and the result is 0, except for features that are constant and for
+    coordinates whose score is 0.
     """
     features = jnp.concatenate([s, scaled], axis=2)
     count = features.shape[-1]

@@ -52,7 +52,7 @@ def nominal(alpha: Alpha, auto: float) -> float | Array:
 def guarded_by(
     exponent: Float[Array, ""], gamma: Float[Array, ""], alpha: Alpha, most: float | Array
 ) -> Strength:
-    """The strength under a guard that knows the expected exponent; a schedule stays as it is."""
+    """A strength guarded by the expected exponent scale; a schedule is used as it is."""
     if isinstance(alpha, Strength):
         return alpha
     return watched(
@@ -63,7 +63,7 @@ def guarded_by(
 
 
 def _bounded(field: Field, factors: Feature) -> Field:
-    """The field, with its features cut at so many of their root mean squares."""
+    """The field, with features clipped at `rule.CLIPPED` times their root mean square."""
     most = rule.CLIPPED
 
     def feature(x: Position, s: Score) -> Feature:
@@ -87,5 +87,5 @@ def _bounded(field: Field, factors: Feature) -> Field:
 
 
 def _size(factor: Array, like: Array) -> Array:
-    """The root mean square of a feature whose factor this is; 1 where it does not act."""
+    """The root mean square of a feature with this factor; 1 where it does not act."""
     return jnp.where(factor > 0, jnp.where(factor > 0, factor, 1.0) ** -0.5, 1.0).astype(like.dtype)

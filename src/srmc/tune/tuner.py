@@ -1,4 +1,4 @@
-"""What it takes to tune a kernel, and the one function that does it."""
+"""The interface of a tuner, and the function that tunes."""
 
 import functools
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Loop = Any  # what a tuner measures: a NamedTuple of arrays
 
 
 class Warmup(NamedTuple):
-    """What the adaptation of a kernel leaves.
+    """The outcome of the adaptation of a kernel.
 
     positions
         The last positions of the chains.
@@ -48,7 +48,7 @@ class Warmup(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A tuned kernel, and the loop that its repellence is set by.
+    """A tuned kernel, and the measured loop from which its repellence is set.
 
     The fields are those of `Warmup`, with the measured loop in place of the draws.
     """
@@ -69,7 +69,7 @@ class Tuner(Protocol):
 
     @property
     def no_loop(self) -> Loop:
-        """A loop of the same structure, which holds nothing."""
+        """A loop of zeros, with the structure of a measured one."""
 
     def adapt(
         self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Position, num_steps: int
@@ -82,7 +82,7 @@ class Tuner(Protocol):
         """Measure the loop on late draws; `together` chains will share a history."""
 
     def select(self, loop: Loop) -> Loop:
-        """The loop without what would be of no use, for a strength of "auto"."""
+        """The loop without features that would be of no use, for a strength of "auto"."""
 
     def is_on(self, loop: Loop) -> Bool[Array, ""]:
         """Whether anything repels."""
@@ -96,10 +96,10 @@ class Tuner(Protocol):
         """The kernel with these parameters, repelled."""
 
     def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
-        """The features of a state that act, if errors can be computed from them."""
+        """The active features of a state, if errors can be computed from them."""
 
     def describe(self, loop: Loop) -> dict[str, Array]:
-        """What a result says about the loop."""
+        """What a result reports about the loop."""
 
 
 def tune(
@@ -115,8 +115,7 @@ def tune(
 ) -> Tuned:
     """Warm chains up from `positions`, (chain, ...), and measure the loop for the run to come.
 
-    `srmc.sample` and the studies all call this. It can be traced, and then is part of the
-    caller's program.
+    `srmc.sample` and the studies all call this function. It can be traced.
     """
     warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup)
     measure = functools.partial(

@@ -1,4 +1,4 @@
-"""Coordinates in which a chain's draws and scores are white, as far as draws can tell."""
+"""Coordinates in which the draws and the scores of a chain are approximately white."""
 
 import jax.numpy as jnp
 
@@ -42,12 +42,13 @@ def whiten(
 
 
 def slow_modes(s: Draws) -> Float[Array, "d d"]:
-    """The rotation of whitened coordinates to the chain's own modes, or none if no mode is slow.
+    """The rotation of whitened coordinates to the chain's modes; the identity if no mode is slow.
 
-    What the shifts take off second moments, g time / 2, differs from mode to mode then, and
-    scalings make up for it only along the modes. With C half the mean square of what a step
-    changes, a mode's loss of correlation per step is its eigenvalue; the modes of the first half of
-    the draws are judged on the second, where chance has no part in it.
+    The amount by which shifts lower second moments, g time / 2, differs between slow and fast
+    modes, and scalings correct it only along the modes. The modes are the eigenvectors of half the
+    mean square change per step, and the eigenvalues are their losses of correlation per step. The
+    modes are found on the first half of the draws and judged on the second, so that the choice is
+    not driven by chance.
     """
     half = s.shape[1] // 2
     first, second = (
