@@ -1,6 +1,7 @@
-"""Draws that exist already, repelled in one pass: python examples/rebalance.py [PICTURE]
+"""Rebalance draws of another program: python examples/rebalance.py [PICTURE]
 
-Thirty-two runs of plain NUTS on a logistic posterior, 500 draws each. The truth is a long run.
+Thirty-two runs of plain NUTS on a logistic posterior, 500 draws each, before and after
+`srmc.rebalance`. The truth is a long run, rebalanced as well.
 """
 
 import sys
@@ -17,12 +18,12 @@ score = jax.grad(target.logdensity_fn)
 
 
 def nuts(key, num_chains, num_draws):
-    """Plain NUTS, as anybody would run it; the late warm-up draws come along."""
+    """Plain NUTS, as anybody would run it."""
 
     def chain(key):
         warm_key, key = jax.random.split(key)
         adaptation = blackjax.window_adaptation(blackjax.nuts, target.logdensity_fn)
-        (state, parameters), info = adaptation.run(warm_key, target.position, 1000)
+        (state, parameters), _ = adaptation.run(warm_key, target.position, 1000)
         kernel = blackjax.nuts(target.logdensity_fn, **parameters)
 
         def step(state, key):
@@ -30,17 +31,15 @@ def nuts(key, num_chains, num_draws):
             return state, state.position
 
         _, draws = jax.lax.scan(step, state, jax.random.split(key, num_draws))
-        return draws, info.state.position[-500:]
+        return draws
 
     return jax.jit(jax.vmap(chain))(jax.random.split(key, num_chains))
 
 
-truth, _ = nuts(jax.random.key(1), 64, 4000)
-truth = np.asarray(truth).reshape(-1, truth.shape[-1])
-draws, warmup = (np.asarray(x) for x in nuts(jax.random.key(2), 32, 500))
-repelled = np.stack(
-    [srmc.rebalance(x, score, warmup=w) for x, w in zip(draws, warmup, strict=True)]
-)
+truth = srmc.rebalance(np.asarray(nuts(jax.random.key(1), 64, 4000)), score)
+truth = truth.reshape(-1, truth.shape[-1])
+draws = np.asarray(nuts(jax.random.key(2), 32, 500))
+rebalanced = srmc.rebalance(draws, score, pooled=False)  # each run by itself
 
 mean, sd = truth.mean(axis=0), truth.std(axis=0)
 functionals = {
@@ -52,10 +51,10 @@ functionals = {
     "P(x > mean + 1.5 sd)": lambda x: (x > mean + 1.5 * sd).mean(axis=-2),
 }
 errors = {
-    name: [np.sqrt(np.mean((f(x) - f(truth)) ** 2)) for x in (draws, repelled)]
+    name: [np.sqrt(np.mean((f(x) - f(truth)) ** 2)) for x in (draws, rebalanced)]
     for name, f in functionals.items()
 }
-print(f"{'root mean square error':24} plain    repelled")
+print(f"{'root mean square error':24} plain    rebalanced")
 for name, (plain, ours) in errors.items():
     print(f"{name:24} {plain:.4f}   {ours:.4f}")
 
@@ -63,7 +62,7 @@ if len(sys.argv) > 1:
     fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     grid = np.linspace(mean[0] - 3 * sd[0], mean[0] + 3 * sd[0], 200)
     below = lambda x: np.searchsorted(np.sort(x), grid) / len(x)
-    for x, colour, label in ((draws, "0.4", "plain"), (repelled, "C3", "repelled")):
+    for x, colour, label in ((draws, "0.4", "plain"), (rebalanced, "C3", "rebalanced")):
         off = np.array([below(run[:, 0]) for run in x]) - below(truth[:, 0])
         low, high = np.quantile(off, [0.1, 0.9], axis=0)
         left.fill_between(grid, low, high, color=colour, alpha=0.5, lw=0, label=label)

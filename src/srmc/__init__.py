@@ -5,6 +5,7 @@ from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
 from srmc.after.rebalance import rebalance
 from srmc.after.rebalancing import rebalancing
+from srmc.after.reweight import reweight
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
 from srmc.core.repel import repel, repelled
@@ -78,6 +79,7 @@ __all__ = [
     "rebalancing",
     "repel",
     "repelled",
+    "reweight",
     "run",
     "sample",
     "scalings",

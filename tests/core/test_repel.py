@@ -28,24 +28,34 @@ from srmc.core import history
 START = np.array([0.3, 1.0])
 
 
+def by_hand(algorithm, start, num_steps, keep):
+    """A chain op by op: a compiler may round one program differently from another."""
+    state, kept = algorithm.init(start, jax.random.key(1)), []
+    for n in range(num_steps):
+        state, _ = algorithm.step(jax.random.key(n), state)
+        kept.append(keep(state))
+    return np.array(kept)
+
+
 @pytest.mark.parametrize(
     ("name", "precision"), [*((name, 32) for name in KERNELS), ("rmh", 64), ("nuts", 64)]
 )
 def test_alpha_zero_and_the_moving_base_chain_are_the_base_kernel_bit_for_bit(name, precision):
     with jax.enable_x64(precision == 64):
-        key, start = jax.random.key(1), jnp.asarray(START)
-        _, expected = chain(BASES[name](log_gamma), key, start, 300, lambda s, i: s.position)
+        start = jnp.asarray(START)
+        takes_key = name in ("ghmc", "dynamic_hmc", "adjusted_mclmc", "uld")
+        base = BASES[name](log_gamma)
+        if not takes_key:
+            base = base._replace(init=lambda x, key, init=base.init: init(x))
+        expected = by_hand(base, start, 20, lambda s: s.position)
         plain = KERNELS[name](log_gamma, alpha=0.0)
-        _, draws = chain(plain, key, start, 300, lambda s, i: s.position)
-        np.testing.assert_array_equal(draws, expected)
+        np.testing.assert_array_equal(by_hand(plain, start, 20, lambda s: s.position), expected)
         moving = KERNELS[name](
             log_gamma, alpha=5.0, gain=srmc.gain(0.8, delay=9), **MODES["shift-moving"]
         )
-        _, (draws, base) = chain(
-            moving, key, start, 300, lambda s, i: (s.position, s.inner_state.position)
-        )
-        np.testing.assert_array_equal(base, expected)
-        assert np.abs(np.asarray(draws - base)).max() > 0.01
+        kept = by_hand(moving, start, 20, lambda s: (s.position, s.inner_state.position))
+        np.testing.assert_array_equal(kept[:, 1], expected)
+        assert np.abs(kept[:, 0] - kept[:, 1]).max() > 0.01
 
 
 EXACT = {

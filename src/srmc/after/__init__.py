@@ -1,1 +1,1 @@
-"""What can be done with draws that exist: rebalance them, control their noise; and annealing."""
+"""Post-processing of existing draws: rebalancing and control variates; and annealing."""

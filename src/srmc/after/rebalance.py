@@ -1,92 +1,307 @@
-"""The moving frame over draws that another program made: one pass, given the score."""
+"""Rebalance a whole run: one smooth map for all draws, so that every Stein feature has mean 0."""
 
-import functools
 import warnings
 from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._types import Array, Draws, Int
-from srmc.after import rebalancing as stream
-from srmc.after.rebalancing import How, ScoreFn, Values
-from srmc.tune.measure import Loop, is_on
+from srmc._checks import check_option
+from srmc._progress import progress_bar
+from srmc._types import Array, Bool, Float
+from srmc.after.assumption import Finding, check_assumption
+from srmc.after.solve import Solved, solve
+from srmc.after.transport import DENSE_UP_TO, Coordinates, Form, Rows, Weights, coordinates
+
+ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
+DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
+NUMBERS_AT_ONCE = 2**22  # of draws that are scored together
+CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
+FORMS = {
+    "full": Form("full", 5),
+    "affine": Form("full"),
+    "diagonal": Form("diagonal", 5),
+    "scale": Form("diagonal"),
+    "shift": Form("shift"),
+}
+
+
+class Residual(NamedTuple):
+    """Root mean squares of the mean features of a group, in units of their standard deviations."""
+
+    shift: float
+    linear: float
+    marginal: float
+
+
+class Report(NamedTuple):
+    """What `rebalance` did.
+
+    form
+        The fields of the map; "none" if the draws stayed as they were.
+    reason
+        Why a simpler form was taken than the first that was tried, or none; empty otherwise.
+    iterations, gradients
+        Iterations of the map that was taken; gradients evaluated, over all draws and all tries.
+    before, after
+        Mean features before the first and after the last iteration.
+    typical_move, largest_move
+        Root mean square over draws and coordinates, and the largest, in standard deviations.
+    stayed
+        The number of draws that could not be moved.
+    findings
+        What the checks of the assumption E[feature] = 0 found.
+    """
+
+    form: str
+    reason: str
+    iterations: int
+    gradients: int
+    before: Residual
+    after: Residual
+    typical_move: float
+    largest_move: float
+    stayed: int
+    findings: tuple[Finding, ...]
+
+
+@overload
+def rebalance(
+    draws: Any,
+    score_fn: ScoreFn,
+    *,
+    scores: Any = ...,
+    pooled: bool = ...,
+    form: str = ...,
+    logdensity_fn: DensityFn | None = ...,
+    report: Literal[False] = ...,
+    progress: bool = ...,
+) -> np.ndarray: ...
+
+
+@overload
+def rebalance(
+    draws: Any,
+    score_fn: ScoreFn,
+    *,
+    scores: Any = ...,
+    pooled: bool = ...,
+    form: str = ...,
+    logdensity_fn: DensityFn | None = ...,
+    report: Literal[True],
+    progress: bool = ...,
+) -> tuple[np.ndarray, Report | list[Report]]: ...
 
 
 def rebalance(
-    draws: Values,
+    draws: Any,
     score_fn: ScoreFn,
     *,
-    alpha: float | str = "auto",
-    warmup: Values = None,
-    shared_history: bool = True,
-    form: str = "affine",
-    logdensity_fn: Callable[[Array], Array] | None = None,
-) -> np.ndarray:
-    """Repel draws that exist already: means, covariances, quantiles and tails come closer.
+    scores: Any = None,
+    pooled: bool = True,
+    form: str = "auto",
+    logdensity_fn: DensityFn | None = None,
+    report: bool = False,
+    progress: bool = True,
+) -> np.ndarray | tuple[np.ndarray, Report | list[Report]]:
+    """Move finished draws so that means, covariances, quantiles and tails come closer.
+
+    Stein features, such as the score, have mean 0 under the target. Over a run of finite length
+    their averages are not quite 0, and the errors of all estimates go with them. This finds one
+    smooth map, close to the identity, under which the averages are 0, and applies it to all draws.
 
     Parameters
     ----------
     draws
-        Draws of any sampler, in order, (chain, draw, d) or (draw, d), of unbounded parameters.
+        Draws of any sampler, (chain, draw, d) or (draw, d), of unbounded parameters.
     score_fn
-        The gradient of the log density at one draw, a JAX function. It is evaluated once per draw,
-        and to measure the loop at a quarter of them or 512, whichever is more, up to 512 per
-        chain.
-    alpha
-        The strength; 0 leaves the draws as they are.
-    warmup
-        Late warm-up draws of the same chains to measure on; the draws themselves if not given.
-    shared_history
-        Whether all chains share one history, which is best when they are pooled.
+        The gradient of the log density at one draw, a JAX function. It is evaluated at all draws,
+        up to seven times.
+    scores
+        The scores at the draws, in their shape, if they are known; they save one evaluation.
+    pooled
+        Whether one map serves all chains, or each chain gets its own.
     form
-        "affine", or "shift" for the shift alone.
+        The fields along which draws move. "auto" starts with the richest that dimensions and
+        draws allow, and takes fewer if the iteration does not converge: "full" (affine maps and
+        Hermite polynomials of each coordinate up to order 5), "affine", "diagonal" (as "full",
+        but each coordinate is scaled alone), "scale", "shift".
     logdensity_fn
-        The log density at one draw. With it no draw is moved to where that is not finite, which
-        is needed if parameters are bounded: scores alone do not tell what is out of bounds.
+        The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
+        and wrong gradients are found), and no draw is moved to where it is not finite.
+    report
+        Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
+    progress
+        Whether to show a progress bar on a terminal.
 
     Returns
     -------
-    The repelled draws, in the shape and precision of `draws`. A draw whose move would be absurd, or
-    whose score is not finite, stays as it was; a warning says so if they are more than one in a
-    hundred. With alpha="auto" all of them stay where the mean score of the draws is not 0.
+    The moved draws, in the shape and precision of `draws`. With form="auto" they stay as they were,
+    with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
     """
     given = np.asarray(draws)
-    chains = stream.three_axes("draws", given)
-    how = stream.check(
-        score_fn, logdensity_fn, chains, chains.shape[1], alpha, shared_history, form
+    x = _three_axes("draws", given)
+    check_option("form", form, ("auto", *FORMS))
+    for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+    density = None if logdensity_fn is None else _Batched("logdensity_fn", logdensity_fn, x, ())
+    score = _Batched("score_fn", score_fn, x, x.shape[2:])
+    known = None
+    if scores is not None:
+        known = np.asarray(scores, float).reshape(-1, np.shape(scores)[-1])
+        if np.shape(scores) != given.shape:
+            raise ValueError(
+                f"scores must have the shape of draws, {given.shape}, got {np.shape(scores)}"
+            )
+    parts = [x] if pooled else [chain[None] for chain in x]
+    moved, reports = [], []
+    with progress_bar(progress) as show:
+        for n, part in enumerate(parts):
+            show("rebalance", n, len(parts))
+            mine = None if known is None else known.reshape(x.shape)[n : n + len(part)]
+            out, one = _rebalanced(part, score, mine, form, density)
+            moved.append(out)
+            reports.append(one)
+        show("rebalance", len(parts), len(parts))
+    _warn(reports, x[..., 0].size, form)
+    # The moves are added to what was given, so that its precision is kept.
+    move = (np.concatenate(moved) - x).reshape(given.shape)
+    result = given + move.astype(given.dtype)
+    return (result, reports[0] if pooled else reports) if report else result
+
+
+def _rebalanced(
+    chains: Float[np.ndarray, "chain draw d"],
+    score: "_Batched",
+    scores: Float[np.ndarray, "chain draw d"] | None,
+    form: str,
+    density: "_Batched | None",
+) -> tuple[Float[np.ndarray, "chain draw d"], Report]:
+    """The draws of some chains under one map."""
+    began = score.count
+    x = chains.reshape(-1, chains.shape[2])
+    s = score(x) if scores is None else scores.reshape(x.shape)
+    usable = np.all(np.isfinite(s), axis=1)
+    findings = check_assumption(chains, s.reshape(chains.shape), score, density)
+    failed = [f for f in findings if f.failed]
+    if (failed and form == "auto") or np.sum(usable) < 2:
+        why = "; ".join(f.text for f in failed) or "too few draws have a finite score"
+        return chains, _nothing(why, score.count - began, findings, int(np.sum(~usable)))
+    at = coordinates(x[usable], s[usable])
+    solved, taken, reason = _first_that_converges(at, form, x, s, score)
+    if solved is None:
+        return chains, _nothing(reason, score.count - began, findings, 0)
+    out = np.where((solved.stays | _lost(solved, x, density))[:, None], x, solved.moved)
+    moves = (out - x) / at.scale
+    return out.reshape(chains.shape), Report(
+        form=str(taken),
+        reason=reason,
+        iterations=solved.iterations,
+        gradients=score.count - began,
+        before=_residual(solved.before),
+        after=_residual(solved.after),
+        typical_move=float(np.sqrt(np.mean(moves**2))),
+        largest_move=float(np.max(np.abs(moves))),
+        stayed=int(np.sum(np.all(out == x, axis=1))),
+        findings=findings,
     )
-    seen = chains if warmup is None else stream.three_axes("warmup", warmup)
-    if seen.shape[2] != chains.shape[2]:
-        raise ValueError(f"warmup must have d = {chains.shape[2]}, as draws, got {seen.shape[2]}")
-    loop = stream.measured_on(seen, how)
-    if how.alpha == 0 or not is_on(loop):
-        return given.copy()
-    moved, refused = _pass(loop, chains, how, stream.block_of(loop))
-    if refused > 0.01 * chains[..., 0].size:
+
+
+def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
+    """The forms to try, the richest first."""
+    if form != "auto":
+        return [FORMS[form]]
+    dense = dim <= DENSE_UP_TO and num_draws >= 4 * dim
+    order = 5 if num_draws >= 200 else 3
+    full = [Form("full", order), Form("full")] if dense else []
+    return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
+
+
+def _first_that_converges(
+    at: Coordinates, form: str, x: Rows, s: Rows, score: "_Batched"
+) -> tuple[Solved | None, Form | None, str]:
+    """The first form whose residual falls enough, and why others before it were not taken."""
+    reasons: list[str] = []
+    for candidate in _candidates(form, *x.shape):
+        solved = solve(at, candidate, x, s, score)
+        if solved.reduction < CONVERGED or form != "auto":
+            return solved, candidate, "; ".join(reasons)
+        reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
+    return None, None, "; ".join(reasons)
+
+
+def _lost(solved: Solved, x: Rows, density: "_Batched | None") -> Bool[np.ndarray, " n"]:
+    """Draws whose move leads out of the support."""
+    if density is None:
+        return np.zeros(len(x), bool)
+    lost: Bool[np.ndarray, " n"] = ~np.isfinite(density(solved.moved))
+    return lost
+
+
+def _residual(means: Weights) -> Residual:
+    size = lambda v: float(np.sqrt(np.mean(v**2))) if v.size else 0.0
+    return Residual(*(size(part) for part in means))
+
+
+def _nothing(reason: str, gradients: int, findings: tuple[Finding, ...], stayed: int) -> Report:
+    none = Residual(0.0, 0.0, 0.0)
+    return Report("none", reason, 0, gradients, none, none, 0.0, 0.0, stayed, findings)
+
+
+def _warn(reports: list[Report], num_draws: int, form: str) -> None:
+    for one in reports[:1]:
+        failed = [f.text for f in one.findings if f.failed]
+        if one.form == "none":
+            warnings.warn(f"the draws stay as they were: {one.reason}", stacklevel=3)
+        elif failed:
+            warnings.warn(
+                f"rebalanced draws may be off the target: {'; '.join(failed)}", stacklevel=3
+            )
+    stayed = sum(r.stayed for r in reports if r.form != "none")
+    if stayed > 0.01 * num_draws:
         warnings.warn(
-            f"{refused} of {chains[..., 0].size} draws stayed as they were, since their moves left "
-            "the target or had no score; rebalance draws of unbounded parameters",
-            stacklevel=2,
+            f"{stayed} of {num_draws} draws stayed as they were, since their moves left the target "
+            "or had no score; rebalance draws of unbounded parameters",
+            stacklevel=3,
         )
-    # JAX may have rounded the draws; their moves are added to what was given
-    move = np.asarray(moved) - np.asarray(chains)
-    moved_draws: np.ndarray = given + move.reshape(given.shape).astype(given.dtype)
-    return moved_draws
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _pass(loop: Loop, draws: Draws, how: How, block: int) -> tuple[Draws, Int[Array, ""]]:
-    """The draws, moved, and how many were not."""
-    chains, length, dim = draws.shape
-    count = length // block
-    whole = draws[:, : count * block].reshape(chains, count, block, dim)
-    move = stream.moving(loop, how, block)
-    state, out = jax.lax.scan(move, stream.begin(loop, chains, how), jnp.swapaxes(whole, 0, 1))
-    out = jnp.swapaxes(out, 0, 1).reshape(chains, count * block, dim)
-    if count * block < length:
-        rest = draws[:, count * block :]
-        state, last = stream.moving(loop, how, rest.shape[1])(state, rest)
-        out = jnp.concatenate([out, last], axis=1)
-    return out, jnp.sum(state.refused)
+class _Batched:
+    """A function of one draw, over rows of draws, in batches of one size; counts its rows."""
+
+    def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
+        if not callable(function):
+            raise TypeError(f"{name} must be a function of a draw, got {function!r}")
+        out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
+        if getattr(out, "shape", None) != shape:
+            raise ValueError(
+                f"{name} must return an array of shape {shape} at a draw of shape "
+                f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
+            )
+        self._program = jax.jit(jax.vmap(function))
+        self._size = max(1, min(NUMBERS_AT_ONCE // draws.shape[2], draws[..., 0].size))
+        self.count = 0
+
+    def __call__(self, x: Rows) -> np.ndarray:
+        self.count += len(x)
+        parts = []
+        for start in range(0, len(x), self._size):
+            rows = x[start : start + self._size]
+            padded = np.concatenate([rows, np.repeat(rows[:1], self._size - len(rows), axis=0)])
+            parts.append(np.asarray(self._program(jnp.asarray(padded)), float)[: len(rows)])
+        return np.concatenate(parts)
+
+
+def _three_axes(name: str, draws: np.ndarray) -> Float[np.ndarray, "chain draw d"]:
+    if draws.ndim not in (2, 3) or not np.issubdtype(draws.dtype, np.floating) or not draws.size:
+        raise ValueError(
+            f"{name} must be floating-point numbers of shape (chain, draw, d) or (draw, d), got "
+            f"shape {draws.shape} and dtype {draws.dtype}"
+        )
+    if not np.all(np.isfinite(draws)):
+        raise ValueError(f"{name} must be finite, got {np.sum(~np.isfinite(draws))} NaN or inf")
+    x: np.ndarray = np.asarray(draws, float)
+    return x[None] if x.ndim == 2 else x

@@ -1,4 +1,4 @@
-"""The moving frame over a stream of draws that another program makes, given the score."""
+"""The moving frame applied to a stream of draws of any program, given the score."""
 
 import functools
 import warnings
@@ -19,7 +19,7 @@ from srmc.tune.settings import settings
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 Values = Any  # what NumPy or JAX turns into an array
-MEASURED = 512  # draws that are scored to measure the loop: of all, and at most per chain
+MEASURED = 512  # draws on which the loop is measured: over all chains, and at most per chain
 
 
 class RebalanceState(NamedTuple):
@@ -30,7 +30,7 @@ class RebalanceState(NamedTuple):
 
 
 class How(NamedTuple):
-    """What is fixed for a pass, and hashable, so that passes with the same score compile once."""
+    """The settings of a pass, hashable, so that passes with the same score compile once."""
 
     score_fn: ScoreFn
     logdensity_fn: Callable[[Array], Array] | None
@@ -50,13 +50,13 @@ def rebalancing(
     form: str = "affine",
     logdensity_fn: Callable[[Array], Array] | None = None,
 ) -> SamplingAlgorithm:
-    """Rebalance draws that come in pieces, in memory that does not grow with their number.
+    """Rebalance draws that arrive in pieces, in memory that does not grow with their number.
 
     Returns `init()` and `step(state, draws) -> (state, draws)`, with pieces (chain, draw, d). The
-    history stands still within a piece, so that a few draws at a time are best: `step.block` says
-    how many. `warmup` are late warm-up draws of the same chains, on which the loop is measured;
-    `num_samples` is the number of draws per chain to come, about. The other arguments are those
-    of `srmc.rebalance`.
+    history is updated once per piece, so that short pieces are best; `step.block` is a good number
+    of draws per chain. `warmup` are late warm-up draws of the same chains, on which the loop is
+    measured, and `num_samples` is the approximate number of draws per chain to come. The other
+    arguments are those of `srmc.rebalance`.
     """
     seen = three_axes("warmup", warmup)
     how = check(score_fn, logdensity_fn, seen, num_samples, alpha, shared_history, form)
@@ -84,7 +84,7 @@ def check(
     shared_history: bool,
     form: str,
 ) -> How:
-    """What is asked for, or an error that names the argument."""
+    """The settings, checked; an error names the argument."""
     check_count("num_samples", num_samples)
     check_option("form", form, ("affine", "shift"))
     if isinstance(alpha, str):
@@ -101,7 +101,7 @@ def check(
 
 
 def measured_on(warmup: Draws, how: How) -> Loop:
-    """The loop as these draws show it; warns where it would be of no use, or do harm."""
+    """Measure the loop on these draws; warn if repellence would be of no use, or do harm."""
     length = warmup.shape[1]
     if length < 64:
         raise ValueError(f"warmup, or the draws, must be at least 64 per chain, got {length}")
@@ -163,7 +163,7 @@ Piece = Callable[[RebalanceState, Draws], tuple[RebalanceState, Draws]]
 
 
 def moving(loop: Loop, how: How, length: int) -> Piece:
-    """A function that moves a piece of so many draws per chain, and lets the history see it."""
+    """A function that moves a piece of `length` draws per chain and updates the history with it."""
     options = settings(loop, how.num_samples, alpha=how.alpha, form=how.form, history_every=length)
     advance = _advancing(options, how)
 
@@ -181,7 +181,7 @@ def moving(loop: Loop, how: How, length: int) -> Piece:
 def _advancing(
     options: dict[str, Any], how: How
 ) -> Callable[[RebalanceState, Array], tuple[RebalanceState, Array]]:
-    """One step of the moving frame, with a piece of draws (draw, d) in place of one."""
+    """One step of the moving frame, with a piece of draws (draw, d) in place of one draw."""
     surrogate = options["surrogate"]
     field = surrogate.field
     memory = make_memory(
@@ -199,7 +199,7 @@ def _advancing(
         weights = jax.tree.map(lambda leaf: now.alpha.astype(leaf.dtype) * leaf, u)
         moved = jax.vmap(lambda x: field.flow(x, weights))(base)
         scores = jax.vmap(how.score_fn)(moved)
-        # For a log-concave target this bounds what the move costs in log density.
+        # For a log-concave target this is an upper bound on the cost of the move in log density.
         cost = jnp.sum(scores * (base - moved), axis=1)
         valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
         if how.logdensity_fn is not None:
@@ -207,7 +207,7 @@ def _advancing(
         scores = jnp.where(valid[:, None], scores, 0.0)
         shares = valid / jnp.maximum(jnp.sum(valid), 1)
         average, _ = field.total(moved, scores, shares)
-        first = field.feature(moved[0], scores[0])  # the guard takes one draw of the piece
+        first = field.feature(moved[0], scores[0])  # the guard watches one draw per piece
         closed = memory.close(now, first, jnp.any(valid), jnp.all(valid), entering=average)
         memory_state = closed.state(now, (), (), (), now.is_inside)
         refused = state.refused + jnp.sum(~valid)

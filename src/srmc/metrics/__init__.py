@@ -19,6 +19,7 @@ from srmc.metrics.errors import (
     between_chains_error,
     repelled_error,
 )
+from srmc.metrics.weighted import weighted_covariance, weighted_mean, weighted_quantile
 
 __all__ = [
     "ReplicateMSE",
@@ -33,4 +34,7 @@ __all__ = [
     "replicate_mse",
     "total_variation",
     "vendi_score",
+    "weighted_covariance",
+    "weighted_mean",
+    "weighted_quantile",
 ]

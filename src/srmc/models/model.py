@@ -1,13 +1,14 @@
 """From a model of any kind to a `Problem`."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from srmc._checks import check_option
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
+from srmc.models.numpyro import from_numpyro, has_sites
 from srmc.models.problem import Problem, name_leaves
+from srmc.models.pymc import from_pymc
 from srmc.models.starts import find_starts, find_states, scatter
 from srmc.targets import Target
 
@@ -99,16 +100,12 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
         scattered = lambda key, n: scatter(model.logdensity_fn, key, model.position, n)
         found = Problem(model.name, model.logdensity_fn, scattered, name_leaves)
     elif is_pymc:
-        from srmc.models.pymc import from_pymc
-
         found = from_pymc(model, initial_position)
     elif not callable(model):
         raise TypeError(
             f"model must be a log density, a target, a NumPyro model or a PyMC model, got {model!r}"
         )
-    elif data is not None or is_text or (initial_position is None and _has_sites(model)):
-        from srmc.models.numpyro import from_numpyro
-
+    elif data is not None or is_text or (initial_position is None and has_sites(model)):
         found = from_numpyro(model, data, initial_position)
     elif initial_position is None:
         raise ValueError(
@@ -125,11 +122,3 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
 
 def _never(*_: Any) -> Any:
     raise AssertionError("a log density starts from its initial_position")
-
-
-def _has_sites(model: Callable[..., Any]) -> bool:
-    try:
-        from srmc.models.numpyro import has_sites
-    except ImportError:
-        return False
-    return has_sites(model)

@@ -10,15 +10,13 @@ from srmc._types import LogDensity, Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.models.starts import find_starts, scatter
 
-try:
-    from numpyro import handlers, infer
-    from numpyro.infer.util import initialize_model
-except ImportError as error:
-    raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
-
 
 def has_sites(model: Callable[..., Any]) -> bool:
     """Whether this is a NumPyro model without arguments."""
+    try:
+        from numpyro import handlers
+    except ImportError:
+        return False
     try:
         trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
     except TypeError:  # it takes arguments, as a log density does
@@ -28,6 +26,11 @@ def has_sites(model: Callable[..., Any]) -> bool:
 
 def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Problem:
     """A NumPyro model with its arguments; chains start from the prior if `start` is "prior"."""
+    try:
+        from numpyro import infer
+        from numpyro.infer.util import initialize_model
+    except ImportError as error:
+        raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
     args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
     prior = isinstance(start, str) and start == "prior"
     strategy = infer.init_to_sample if prior else infer.init_to_uniform

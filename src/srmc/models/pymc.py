@@ -6,8 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from pymc.initial_point import make_initial_point_fn
-from pymc.util import get_default_varnames
 
 from srmc._types import Array, Position, PRNGKey, Scalar
 from srmc.models.problem import Problem
@@ -16,6 +14,9 @@ from srmc.models.starts import find_starts, scatter
 
 def from_pymc(model: Any, start: str | Any) -> Problem:
     """A PyMC model; chains start from the prior if `start` is "prior"."""
+    from pymc.initial_point import make_initial_point_fn
+    from pymc.util import get_default_varnames
+
     get_jaxified_graph = _pymc_to_jax()
     discrete = ", ".join(v.name for v in model.discrete_value_vars)
     if discrete:

@@ -1,0 +1,135 @@
+"""Is the mean of every Stein feature 0 under the target? Checks that find out before draws move.
+
+It is not where the density has a wall or a jump, or where the score is not its gradient. The
+t test sees what is large beside the run's own noise. The others need the log density, and do not
+depend on that noise: the change of the log density between two draws against an integral of the
+score, and a probe of what lies just beyond the draws.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from srmc._types import Float
+from srmc.after.transport import Rows
+from srmc.metrics.errors import batch_means_error
+
+CHANCE = 1e-5  # probability that a sound run fails the t test
+SEGMENTS = 48  # pairs of draws between which scores are integrated
+NODES = 8  # of Gauss and Legendre's rule on a piece of a segment
+PROBES = 64  # draws from which the density is followed outwards
+OUTWARDS = (0.25, 0.5, 1.0)  # standard deviations
+
+ScoreRows = Callable[[Rows], Rows]
+DensityRows = Callable[[Rows], Float[np.ndarray, " n"]]
+
+
+class Finding(NamedTuple):
+    """What a check found: whether it failed, and in words."""
+
+    name: str
+    failed: bool
+    text: str
+
+
+def check_assumption(
+    chains: Float[np.ndarray, "chain draw d"],
+    scores: Float[np.ndarray, "chain draw d"],
+    score: ScoreRows,
+    density: DensityRows | None,
+) -> tuple[Finding, ...]:
+    """All checks that these arguments allow."""
+    # Heavy tails and slow chains make t larger; beside sharper checks it need not be sharp.
+    found = [_mean_score(chains, scores, 1.3 if density is None else 2.0)]
+    if density is not None:
+        rng = np.random.default_rng(0)
+        x = chains.reshape(-1, chains.shape[2])
+        found += [_segments(x, score, density, rng), _edges(x, density, rng)]
+    return tuple(found)
+
+
+def _mean_score(chains: np.ndarray, scores: np.ndarray, slack: float) -> Finding:
+    """A t test of the means of scores and of 1 + x s, from batch means over all draws."""
+    sd = chains.std(axis=(0, 1))
+    sd = np.where(sd > 0, sd, 1.0)
+    s = np.where(np.isfinite(scores), scores, 0.0) * sd
+    z = (chains - chains.mean(axis=(0, 1))) / sd
+    features = np.concatenate([s, 1 + z * s], axis=2)
+    if chains.shape[1] < 32:
+        return Finding("mean score", False, "too few draws to test the mean score")
+    mean, error = np.abs(features.mean(axis=(0, 1))), batch_means_error(features)
+    # The error is widened for few batches already, so that the normal distribution serves.
+    worst = float(np.max(mean / np.maximum(error, 1e-9)))
+    limit = slack * float(stats.norm.isf(CHANCE / (2 * features.shape[2])))
+    failed = worst > limit
+    text = f"the largest mean of a Stein feature is {worst:.1f} standard errors from 0"
+    if failed:
+        text += (
+            f", and chance allows {limit:.1f}: the log density has a jump, a wall or a wrong "
+            "gradient, or the chains have not settled. Use unbounded parameters"
+        )
+    return Finding("mean score", failed, text)
+
+
+def _segments(x: Rows, score: ScoreRows, density: DensityRows, rng: np.random.Generator) -> Finding:
+    """log pi(b) - log pi(a) against the integral of the score from a to b, over pairs of draws."""
+    first, second = rng.integers(0, len(x), (2, SEGMENTS))
+    # Half of the segments lead from end to end of a coordinate, and so across any jump in it.
+    across = rng.integers(0, x.shape[1], SEGMENTS // 2)
+    first[: len(across)] = np.argmin(x[:, across], axis=0)
+    second[: len(across)] = np.argmax(x[:, across], axis=0)
+    a, b = x[first], x[second]
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    integrals = []
+    for pieces in (1, 2):
+        at = np.concatenate([(k + (nodes + 1) / 2) / pieces for k in range(pieces)])
+        points = a[:, None] + at[None, :, None] * (b - a)[:, None]
+        slopes = score(points.reshape(-1, x.shape[1])).reshape(points.shape)
+        along = np.einsum("psd,pd->ps", slopes, b - a)
+        integrals.append(along @ np.tile(weights, pieces) / (2 * pieces))
+    ends = density(np.concatenate([a, b]))
+    change = ends[SEGMENTS:] - ends[:SEGMENTS]
+    off = np.abs(change - integrals[1])
+    doubt = np.abs(integrals[1] - integrals[0])
+    # single precision of the density and of the score along the way
+    doubt += 1e-5 * (np.abs(ends[:SEGMENTS]) + np.abs(ends[SEGMENTS:])) + 1e-3
+    doubt += 1e-5 * np.sum(np.abs(b - a), axis=1)
+    bad = (off > doubt) & np.isfinite(off)
+    share = float(np.mean(bad))
+    failed = int(np.sum(bad)) >= 2
+    text = f"the score integrates to the log density's change on {1 - share:.0%} of the segments"
+    if failed:
+        text = (
+            f"on {share:.0%} of the segments between draws the log density changes by another "
+            f"amount than its score says (by {np.median(off[bad]):.2g}): it has a jump, or "
+            "score_fn is not its gradient"
+        )
+    return Finding("segments", failed, text)
+
+
+def _edges(x: Rows, density: DensityRows, rng: np.random.Generator) -> Finding:
+    """Whether the density ends just beyond the outermost draws of each coordinate."""
+    dim = x.shape[1]
+    sd = x.std(axis=0)
+    sd = np.where(sd > 0, sd, 0.0)
+    checked = rng.permutation(dim)[: max(1, PROBES // 2)]
+    points = []
+    for i in checked:
+        for outermost, sign in ((np.argmin(x[:, i]), -1.0), (np.argmax(x[:, i]), 1.0)):
+            for far in OUTWARDS:
+                point = x[outermost].copy()
+                point[i] += sign * far * sd[i]
+                points.append(point)
+    values = density(np.stack(points)).reshape(-1, len(OUTWARDS))
+    ends = np.any(~np.isfinite(values), axis=1)
+    failed = bool(np.any(ends))
+    text = f"the log density is finite beyond the outermost draws of {len(checked)} coordinates"
+    if failed:
+        where = sorted({int(checked[k // 2]) for k in np.flatnonzero(ends)})
+        text = (
+            "the log density ends just beyond the draws, in coordinate "
+            f"{', '.join(map(str, where[:5]))}: it has a wall. Use unbounded parameters"
+        )
+    return Finding("edges", failed, text)

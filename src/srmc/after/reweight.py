@@ -1,0 +1,130 @@
+"""Weights from stored scores: the fixed point of repellence without moving a draw."""
+
+from typing import Any
+
+import numpy as np
+
+from srmc._checks import check_number
+from srmc._types import Float
+from srmc.after.transport import DENSE_UP_TO, Rows, coordinates, hermite
+
+ORDER = 5  # of the marginal features
+DRAWS_PER_FEATURE = 8  # below which features are left out
+STEPS = 50  # of Newton's method at most
+
+
+def reweight(
+    draws: Any, scores: Any, features: Any = None, *, keep: float = 0.5
+) -> Float[np.ndarray, "*chain draw"]:
+    """Weights under which the mean of every Stein feature is 0, without one more gradient.
+
+    The weights are proportional to exp(-lambda·phi), with lambda such that sum w phi = 0. They are
+    the closest to equal ones, in relative entropy, that do this. For every functional they do to
+    first order what `srmc.rebalance` does, where draws cannot be moved: only scores were stored,
+    or the space is discrete. `srmc.metrics` has weighted means, covariances and quantiles.
+
+    Parameters
+    ----------
+    draws, scores
+        Draws of unbounded parameters, (chain, draw, d) or (draw, d), and the gradient of the log
+        density at each.
+    features
+        Functions with mean 0 under the target at each draw, (chain, draw, k), in place of those of
+        the scores; `draws` and `scores` are then not looked at, and may be None. On a discrete
+        space, the Gibbs residuals, for example.
+    keep
+        The effective size of the weights, (sum w)^2 / sum w^2, is at least this share of the
+        draws; lambda is shrunk as far as that takes.
+
+    Returns
+    -------
+    Weights that sum to 1, (chain, draw) or (draw,).
+    """
+    check_number("keep", keep, above=0.0, at_most=1.0)
+    if features is None:
+        x, s = (_rows(name, value) for name, value in (("draws", draws), ("scores", scores)))
+        if x.shape != s.shape:
+            raise ValueError(f"scores must have the shape of draws, {x.shape}, got {s.shape}")
+        shape, phi = np.shape(draws)[:-1], stein_features(x, s)
+    else:
+        phi, shape = _rows("features", features), np.shape(features)[:-1]
+    phi = phi / np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
+    ridge = 0.0
+    while True:
+        weights = _tilted(phi, ridge)
+        if 1 / np.sum(weights**2) >= keep * len(phi):
+            return weights.reshape(shape)
+        ridge = max(2 * ridge, 1e-3)
+
+
+def stein_features(x: Rows, s: Rows) -> Rows:
+    """The Stein features of draws with these scores: as many as the number of draws allows.
+
+    Scores come first, then scalings and products, then marginal features, which without products
+    would make covariances worse.
+    """
+    at = coordinates(x, s)
+    z, s = at.standardise(x), s * at.scale
+    y, s_y = at.whiten(z), at.push(s)
+    count, dim = z.shape
+    room = count / DRAWS_PER_FEATURE
+    groups, used = [s_y], dim
+    if room >= used + dim:
+        groups.append(1 + y * s_y)
+        used += dim
+    pairs = dim * (dim - 1) // 2
+    if dim > DENSE_UP_TO or room < used + pairs:
+        return np.concatenate(groups, axis=1)
+    rows, columns = np.triu_indices(dim, 1)
+    groups.append((s_y[:, rows] * y[:, columns] + s_y[:, columns] * y[:, rows]) / 2)
+    order = min(ORDER, 1 + int((room - used - pairs) // dim))
+    if order >= 2:
+        values, slopes = hermite(z, order)
+        groups += list(slopes + values * at.regress(s)[None])
+    return np.concatenate(groups, axis=1)
+
+
+def _tilted(phi: Rows, ridge: float) -> Float[np.ndarray, " n"]:
+    """The minimum over lambda of log sum exp(-lambda·phi) + ridge |lambda|^2 / 2, by Newton."""
+    dual = np.zeros(phi.shape[1])
+    eye = np.eye(len(dual))
+
+    def value(dual: np.ndarray) -> tuple[float, np.ndarray]:
+        exponents = -phi @ dual
+        top = np.max(exponents)
+        weights = np.exp(exponents - top)
+        total = np.sum(weights)
+        return float(top + np.log(total) + ridge * dual @ dual / 2), weights / total
+
+    now, weights = value(dual)
+    for _ in range(STEPS):
+        mean = weights @ phi
+        gradient = -mean + ridge * dual
+        if np.max(np.abs(gradient)) < 1e-10:
+            break
+        centred = phi - mean
+        hessian = (weights[:, None] * centred).T @ centred + (ridge + 1e-10) * eye
+        step = -np.linalg.solve(hessian, gradient)
+        size = 1.0
+        while size > 1e-6:
+            trial, trial_weights = value(dual + size * step)
+            if trial <= now + 1e-4 * size * float(gradient @ step):
+                break
+            size /= 2
+        else:
+            break
+        dual, now, weights = dual + size * step, trial, trial_weights
+    return weights
+
+
+def _rows(name: str, values: Any) -> Rows:
+    array = np.asarray(values)
+    if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.floating) or not array.size:
+        raise ValueError(
+            f"{name} must be floating-point numbers of shape (chain, draw, k) or (draw, k), got "
+            f"shape {array.shape} and dtype {array.dtype}"
+        )
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got {np.sum(~np.isfinite(array))} NaN or inf")
+    rows: Rows = np.asarray(array, float).reshape(-1, array.shape[-1])
+    return rows

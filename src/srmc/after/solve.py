@@ -1,0 +1,185 @@
+"""The fixed point of repellence: a map under which the mean of every Stein feature is 0.
+
+Under a small move of weight w along a field, the mean of its feature falls by w E[feature^2]. So
+w <- w + K mean(feature), with K the inverse of that, is a Newton step with a diagonal Jacobian,
+and Anderson acceleration learns the rest.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from srmc._types import Bool
+from srmc.after.transport import (
+    Coordinates,
+    Form,
+    Rows,
+    Weights,
+    displaced,
+    hermite,
+    mean_features,
+    no_move,
+)
+
+MEMORY = 5  # iterations that Anderson acceleration remembers
+ITERATIONS = 6  # at most
+ENOUGH = 0.06  # residual over that before the first move, at which the iteration ends
+BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
+ROWS_AT_ONCE = 2**22  # numbers of draws whose features are evaluated together
+
+ScoreRows = Callable[[Rows], Rows]  # scores at draws x, not finite where there are none
+
+
+class Solved(NamedTuple):
+    """The outcome of an iteration.
+
+    moved
+        The draws x after the map; those that could not be moved are as they were.
+    stays
+        Which draws could not be moved.
+    before, after
+        Means of the features, in units of their standard deviations on a Gaussian.
+    iterations
+        The number of times that all draws were scored again.
+    """
+
+    weights: Weights
+    moved: Rows
+    stays: Bool[np.ndarray, " n"]
+    before: Weights
+    after: Weights
+    iterations: int
+
+    @property
+    def reduction(self) -> float:
+        """The norm of the residual after the last step over that before the first."""
+        first, last = (np.linalg.norm(w.flat()) for w in (self.before, self.after))
+        return float(last / first) if first > 0 else 0.0
+
+
+def solve(at: Coordinates, form: Form, x: Rows, s: Rows, score: ScoreRows) -> Solved:
+    """Find the map of this form for draws x with scores s."""
+    z = at.standardise(x)
+    weights = no_move(form, x.shape[1])
+    size = np.sqrt(gaussian_squares(weights).flat())
+    newton = _newton(at, weights, z, s * at.scale)
+    damping = 1.0
+    stays = ~np.all(np.isfinite(s), axis=1)
+    history: list[tuple[np.ndarray, np.ndarray]] = []
+    residual = _mean(at, weights, z, s * at.scale, stays)
+    before = best = residual
+    best_weights, best_moved, moved, w = weights, x, x, weights.flat()
+    iterations = 0
+    norm = lambda r: float(np.linalg.norm(r.flat() / size))
+    start = norm(before)
+    while iterations < ITERATIONS and norm(best) > ENOUGH * start:
+        history = [*history[-MEMORY + 1 :], (w, damping * newton(residual).flat())]
+        step = _accelerated(history, size) - w
+        while True:
+            trial = weights.like(w + step)
+            now = displaced(at, trial, z)
+            length = np.sqrt(np.mean((now - at.standardise(moved))[~stays] ** 2))
+            if length <= BOLD:
+                break
+            step = step * (0.9 * BOLD / length)
+        w, moved = w + step, np.where(stays[:, None], x, at.restore(now))
+        scores = score(moved)
+        iterations += 1
+        lost = ~np.all(np.isfinite(scores), axis=1) & ~stays
+        if np.any(lost):
+            stays |= lost
+            moved = np.where(stays[:, None], x, moved)
+        scores = np.where(stays[:, None], s, scores)
+        residual = _mean(at, trial, at.standardise(moved), scores * at.scale, stays)
+        if norm(residual) < norm(best):
+            best, best_weights, best_moved = residual, trial, moved
+        elif norm(residual) > 4 * norm(best):
+            # too far: go back, and forget what led here
+            w, moved, residual, history = best_weights.flat(), best_moved, best, []
+            damping = damping / 2
+    best_moved = np.where(stays[:, None], x, best_moved)
+    unit = lambda r: r.like(r.flat() / size)
+    return Solved(best_weights, best_moved, stays, unit(before), unit(best), iterations)
+
+
+def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray) -> np.ndarray:
+    """Anderson's next point, from points w and steps K f(w), in units of the features."""
+    w, step = history[-1]
+    following: np.ndarray = w + step
+    if len(history) == 1:
+        return following
+    dw = np.stack([w - a for a, _ in history[:-1]], axis=1)
+    df = np.stack([step - b for _, b in history[:-1]], axis=1)
+    scaled = df * size[:, None]
+    gram = scaled.T @ scaled
+    gram += 1e-8 * np.trace(gram) * np.eye(len(gram))
+    gamma = np.linalg.solve(gram, scaled.T @ (step * size))
+    following = following - (dw + df) @ gamma
+    return following
+
+
+def _mean(
+    at: Coordinates, like: Weights, z: Rows, s: Rows, stays: Bool[np.ndarray, " n"]
+) -> Weights:
+    """The means of all features over the draws that have scores."""
+    total, count = None, 0
+    for rows in _blocks(z):
+        use = ~stays[rows]
+        part = mean_features(at, like, z[rows][use], s[rows][use]).flat()
+        total = part if total is None else total + part
+        count += int(np.sum(use))
+    assert total is not None
+    return like.like(total / max(count, 1))
+
+
+def _blocks(z: Rows) -> list[slice]:
+    length = max(1, ROWS_AT_ONCE // (8 * z.shape[1]))
+    return [slice(start, start + length) for start in range(0, len(z), length)]
+
+
+def gaussian_squares(like: Weights) -> Weights:
+    """The mean squares of the features on a Gaussian, as `Weights.flat` lays them out."""
+    linear = 2 * np.ones_like(like.linear)
+    if linear.ndim == 2:  # entries off the diagonal are laid out times √2
+        linear = np.where(np.eye(len(linear), dtype=bool), linear, np.sqrt(2.0))
+    return Weights(np.ones_like(like.shift), linear, np.ones_like(like.marginal))
+
+
+def _newton(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Callable[[Weights], Weights]:
+    """From means of features to a step: the inverse of the Jacobian on a Gaussian.
+
+    There the features of one order k are correlated as R_ij^(k+1), and those of different orders
+    are not. Where the mean square of a feature is larger, the step is shorter.
+    """
+    finite = np.all(np.isfinite(s), axis=1)
+    z, s = z[finite], s[finite]
+    y, s_y = at.whiten(z), at.push(s)
+    shift = 1 / np.maximum(np.mean(s_y**2, axis=0), 1.0)
+    linear = like.linear
+    if linear.ndim == 2:
+        squares, mixed = (s_y**2).T @ y**2, (s_y * y).T @ (s_y * y)
+        square = (squares + squares.T + 2 * mixed) / (2 * len(y))
+        own = np.mean((1 + s_y * y) ** 2, axis=0)
+        diagonal = np.eye(len(own), dtype=bool)
+        linear = 1 / np.maximum(np.where(diagonal, own[None], square), 2.0)
+    elif linear.size:
+        linear = 1 / np.maximum(np.mean((1 + s_y * y) ** 2, axis=0), 2.0)
+    marginal, inverses = like.marginal, []
+    if marginal.size:
+        values, slopes = hermite(z, len(marginal) + 1)
+        square = np.mean((slopes + values * at.regress(s)[None]) ** 2, axis=1)
+        marginal = np.maximum(square, 1.0) ** -0.5
+        if at.root is not None:
+            correlation = at.root @ at.root
+            powers = [correlation ** (k + 3) for k in range(len(marginal))]
+            ridge = 1e-3 * np.eye(len(correlation))
+            inverses = [np.linalg.inv(power + ridge) for power in powers]
+
+    def newton(means: Weights) -> Weights:
+        scaled = marginal * means.marginal
+        if inverses:
+            scaled = np.stack([m @ row for m, row in zip(inverses, scaled, strict=True)])
+        return Weights(shift * means.shift, linear * means.linear, marginal * scaled)
+
+    return newton

@@ -1,0 +1,175 @@
+"""Maps close to the identity, and the Stein features that they act against.
+
+Coordinates are z = (x - mu) / D and y = R^(-1/2) z, where D R D = A is the geometric mean of the
+covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. Up to
+`DENSE_UP_TO` dimensions R is a correlation matrix, beyond it is the identity.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from srmc._types import Float
+
+DENSE_UP_TO = 256  # dimensions; beyond, nothing is d x d
+FAR = 3.0  # standard deviations beyond which draws are moved rigidly
+
+Rows = Float[np.ndarray, "n d"]
+
+
+class Coordinates(NamedTuple):
+    """Where draws are near white: mu, D, and R^(1/2) with its inverse, or None for the identity."""
+
+    center: Float[np.ndarray, " d"]
+    scale: Float[np.ndarray, " d"]
+    root: Float[np.ndarray, "d d"] | None
+    inverse: Float[np.ndarray, "d d"] | None
+
+    def standardise(self, x: Rows) -> Rows:
+        """z."""
+        z: Rows = (x - self.center) / self.scale
+        return z
+
+    def restore(self, z: Rows) -> Rows:
+        """x."""
+        x: Rows = self.center + self.scale * z
+        return x
+
+    def whiten(self, z: Rows) -> Rows:
+        """y."""
+        return z if self.inverse is None else z @ self.inverse
+
+    def push(self, y: Rows) -> Rows:
+        """What a move in y is in z."""
+        return y if self.root is None else y @ self.root
+
+    def regress(self, moves: Rows) -> Rows:
+        """R times the moves: each coordinate carries the others along by their regression on it."""
+        return moves if self.root is None else (moves @ self.root) @ self.root
+
+
+def coordinates(x: Rows, s: Rows) -> Coordinates:
+    """The coordinates of draws with these scores."""
+    dim = x.shape[1]
+    mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
+    cx, cs = x - mean_x, s - mean_s
+    variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
+    if dim > DENSE_UP_TO:
+        a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
+        return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None)
+    sd = np.sqrt(variance)
+    cx, cs = cx / sd, cs * sd
+    ridge = 1e-2 * dim / (dim + len(x))
+    lower = np.linalg.cholesky(cx.T @ cx / len(x) + ridge * np.eye(dim))
+    turned = cs @ lower
+    values, vectors = np.linalg.eigh(turned.T @ turned / len(x) + ridge * np.eye(dim))
+    lower = lower @ (vectors * np.maximum(values, 1e-6) ** -0.25)
+    a = lower @ lower.T
+    scale = np.sqrt(np.diag(a))
+    values, vectors = np.linalg.eigh(a / np.outer(scale, scale))
+    values = np.sqrt(np.maximum(values, 1e-8))
+    center = mean_x + sd * (a @ (sd * mean_s))
+    root, inverse = (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+    return Coordinates(center, sd * scale, root, inverse)
+
+
+class Form(NamedTuple):
+    """Which fields a map has: "full", "diagonal" or "shift", and marginal ones up to `order`."""
+
+    linear: str
+    order: int = 1
+
+    def __str__(self) -> str:
+        return self.linear if self.order < 2 else f"{self.linear}, order {self.order}"
+
+
+class Weights(NamedTuple):
+    """The weights of a map's fields, or the means of their features: in one structure.
+
+    shift
+        Of constant fields in y.
+    linear
+        Of linear fields in y: a symmetric matrix, a vector of scalings, or nothing.
+    marginal
+        Of h_k(z_i) R[:, i] / sqrt((k + 1)!), for k = 2 up to the order, (k, i).
+    """
+
+    shift: Float[np.ndarray, " d"]
+    linear: Float[np.ndarray, "..."]
+    marginal: Float[np.ndarray, "k d"]
+
+    def flat(self) -> np.ndarray:
+        """All weights as a vector; of a symmetric matrix its upper half, in an isometric way."""
+        linear = self.linear
+        if linear.ndim == 2:
+            rows, columns = np.triu_indices(len(linear))
+            linear = linear[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+        return np.concatenate([self.shift, linear, self.marginal.ravel()])
+
+    def like(self, flat: np.ndarray) -> "Weights":
+        """A vector in this structure."""
+        dim = len(self.shift)
+        shift, rest = flat[:dim], flat[dim:]
+        linear, marginal = np.split(rest, [len(rest) - self.marginal.size])
+        if self.linear.ndim == 2:
+            rows, columns = np.triu_indices(dim)
+            matrix = np.zeros((dim, dim))
+            matrix[rows, columns] = linear / np.where(rows == columns, 1.0, np.sqrt(2.0))
+            linear = matrix + np.triu(matrix, 1).T
+        return Weights(shift, linear, marginal.reshape(self.marginal.shape))
+
+
+def no_move(form: Form, dim: int) -> Weights:
+    """The weights of the identity."""
+    shapes = {"full": (dim, dim), "diagonal": (dim,), "shift": (0,)}
+    return Weights(
+        np.zeros(dim), np.zeros(shapes[form.linear]), np.zeros((max(0, form.order - 1), dim))
+    )
+
+
+def displaced(at: Coordinates, weights: Weights, z: Rows) -> Rows:
+    """The draws z, moved."""
+    y = at.whiten(z)
+    move = np.broadcast_to(weights.shift, z.shape)
+    if weights.linear.ndim == 2:
+        move = move + y @ weights.linear
+    elif weights.linear.size:
+        move = move + y * weights.linear
+    out: Rows = z + at.push(move)
+    if weights.marginal.size:
+        values, _ = hermite(z, len(weights.marginal) + 1)
+        out = out + at.regress(np.einsum("knd,kd->nd", values, weights.marginal))
+    return out
+
+
+def mean_features(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Weights:
+    """The sums of all features over draws z with scores s, in units of z."""
+    y, s_y = at.whiten(z), at.push(s)
+    count, dim = z.shape
+    linear = like.linear
+    if linear.ndim == 2:
+        outer = s_y.T @ y
+        linear = count * np.eye(dim) + (outer + outer.T) / 2
+    elif linear.size:
+        linear = count + np.sum(s_y * y, axis=0)
+    marginal = like.marginal
+    if marginal.size:
+        values, slopes = hermite(z, len(marginal) + 1)
+        marginal = np.sum(slopes, axis=1) + np.einsum("knd,nd->kd", values, at.regress(s))
+    return Weights(np.sum(s_y, axis=0), linear, marginal)
+
+
+def hermite(z: Rows, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """h_k(z) / sqrt((k + 1)!) and its derivative for k = 2 up to the order, z cut at ±3."""
+    cut = np.clip(z, -FAR, FAR)
+    inside = np.abs(z) < FAR
+    polynomials = [np.ones_like(cut), cut]
+    for k in range(1, order):
+        polynomials.append(cut * polynomials[k] - k * polynomials[k - 1])
+    values, slopes = [], []
+    factorial = 2.0
+    for k in range(2, order + 1):
+        factorial *= k + 1
+        values.append(polynomials[k] / np.sqrt(factorial))
+        slopes.append(inside * k * polynomials[k - 1] / np.sqrt(factorial))
+    return np.stack(values), np.stack(slopes)
