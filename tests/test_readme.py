@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import srmc
-from srmc.bench.tables import short_table
+from srmc.bench.noharm_tables import short_table
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)

@@ -12,7 +12,18 @@ from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
 
 # What identifies a row.
-_ASKED = ("target", "kernel", "chains", "alpha", "seed", "dtype", "feature", "constant", "factor")
+_ASKED = (
+    "target",
+    "kernel",
+    "chains",
+    "alpha",
+    "seed",
+    "dtype",
+    "feature",
+    "constant",
+    "factor",
+    "draws",
+)
 
 bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
 
@@ -47,7 +58,7 @@ def noharm(
 ) -> None:
     """Errors of repelled kernels relative to plain ones, at equal cost, on many targets."""
     from srmc.bench import noharm as measurements
-    from srmc.bench import tables
+    from srmc.bench import noharm_tables as tables
 
     run = functools.partial(
         measurements.noharm,
@@ -105,6 +116,32 @@ def coverage(
 
 
 @bench.command()
+def rebalance(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
+    num_samples: Annotated[int, typer.Option(min=20, help="Draws per run.")] = 1000,
+    replicates: Annotated[int, typer.Option(min=2)] = 48,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Errors of rebalanced, reweighted and controlled draws over those of the same plain draws."""
+    from srmc.bench import rebalance as measurements
+    from srmc.bench import rebalance_tables as tables
+
+    run = functools.partial(
+        measurements.rebalance,
+        target,
+        kernel,
+        num_samples=num_samples,
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+    )
+    _measure(run, tables.rebalance_table, out)
+
+
+@bench.command()
 def rule(
     constant: Annotated[list[str] | None, typer.Option(help="Some constants, not all.")] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 48,
@@ -113,8 +150,8 @@ def rule(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors with a constant of the tuning halved, kept, and doubled."""
+    from srmc.bench import rebalance_tables as tables
     from srmc.bench import rule as measurements
-    from srmc.bench import tables
 
     run = functools.partial(
         measurements.rule, constant, replicates=replicates, seed=seed, quick=quick

@@ -1,0 +1,104 @@
+"""Tables of `srmc bench rebalance` and `srmc bench rule`."""
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from srmc.bench.cells import LEFT, cell, geometric_mean
+
+
+def rule_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench rule`."""
+    head, *lines = _rule_cells(rows, with_error=False)
+    out = Table(
+        box=SIMPLE_HEAD, title="Squared errors relative to plain, constant × factor", **LEFT
+    )
+    for n, column in enumerate(head):
+        out.add_column(column, justify="left" if n < 3 else "right", no_wrap=True)
+    for line in lines:
+        out.add_row(*line)
+    return out
+
+
+def rule_page(rows: list[dict[str, Any]]) -> str:
+    """The rows of `srmc bench rule`, as Markdown."""
+    head, *lines = _rule_cells(rows)
+    note = (
+        "This page shows how much the constants of `src/srmc/tune/rule.py` matter: squared errors "
+        "of means and of second moments, self-tuned repelled divided by plain, with one constant "
+        f"halved, kept or doubled; {rows[0]['replicates']} replicates, with the jackknife standard "
+        "error over replicates.\n"
+    )
+    table = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines)]
+    return note + "\n" + "\n".join(table) + "\n"
+
+
+def _rule_cells(rows: list[dict[str, Any]], with_error: bool = True) -> list[list[str]]:
+    names = ("mean", "second")
+    short = lambda ratio, error: f"{ratio:.3f}"
+    show = cell if with_error else short
+    factors = sorted({row["factor"] for row in rows})
+    lines = [["constant", "kernel", "target"]]
+    lines[0] += [f"{name} ×{factor:g}" for name in names for factor in factors]
+    by_place: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
+    for row in rows:
+        place = row["constant"], row["kernel"], row["target"]
+        by_place.setdefault(place, {})[row["factor"]] = row["errors"]
+    for place, found in by_place.items():
+        errors = [found[factor][name] for name in names for factor in factors]
+        lines.append([*place, *(show(e["ratio"], e["error"]) for e in errors)])
+    return lines
+
+
+def rebalance_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench rebalance`."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors of rebalanced over plain draws", **LEFT)
+    for column in ("target", "kernel", "means", "covariances", "quantiles", "tails", "equal cost"):
+        out.add_column(column, justify="left" if column in ("target", "kernel") else "right")
+    for row in rows:
+        ours = row["errors"]["rebalanced"]
+        names = ("mean", "covariance", "quantile", "tail")
+        equal = row["errors"]["rebalanced, equal cost"]["mean"]["ratio"]
+        cells = [f"{ours[name]['ratio']:.3f}" for name in names]
+        out.add_row(row["target"], row["kernel"], *cells, f"{equal:.3f}")
+    return out
+
+
+def rebalance_page(rows: list[dict[str, Any]]) -> str:
+    """The rows of `srmc bench rebalance`, as Markdown."""
+    names = ("mean", "second", "radius", "covariance", "quantile", "tail")
+    parts = [
+        "Squared errors over those of the plain draws, with the jackknife standard error over "
+        f"{rows[0]['replicates']} replicates. `second` is the error of second moments, `radius` "
+        "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
+        "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
+        "cost, rebalanced runs are shorter by what rebalancing costs. Control variates are of "
+        "second order, on all features at once; a dash means too few draws for them.\n"
+    ]
+    for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
+        lines = [["target", "kernel", "draws", *names], ["---"] * (3 + len(names))]
+        for row in rows:
+            found = row["errors"][side]
+            cells = [
+                cell(found[name]["ratio"], found[name]["error"]) if name in found else "–"
+                for name in names
+            ]
+            lines.append([row["target"], row["kernel"], str(row["draws"]), *cells])
+        ratios = [
+            [row["errors"][side][n]["ratio"] for row in rows if n in row["errors"][side]]
+            for n in names
+        ]
+        lines.append(["geometric mean", "", "", *(geometric_mean(r) if r else "–" for r in ratios)])
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts.append(f"## {side[0].upper()}{side[1:]}\n\n{table}\n")
+    cost = ["| target | kernel | gradients per draw | of rebalancing | forms | failed checks |"]
+    cost.append("|---|---|---|---|---|---|")
+    for row in rows:
+        forms = ", ".join(f"{form}: {n}" for form, n in sorted(row["forms"].items()))
+        cost.append(
+            f"| {row['target']} | {row['kernel']} | {row['gradients_per_draw']:.1f} | "
+            f"{row['rebalancing_gradients_per_draw']:.1f} | {forms} | {row['failed_checks']} |"
+        )
+    parts.append("## What it took\n\n" + "\n".join(cost) + "\n")
+    return "\n".join(parts)
