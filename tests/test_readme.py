@@ -42,9 +42,18 @@ def test_the_page_on_fields_runs():
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(block, scope)
-    plain, repelled = (abs(scope[name].mean(axis=(0, 1))).max() for name in ("draws", "repelled"))
+    plain, repelled = (abs(scope[name].mean(axis=0)).max() for name in ("draws", "repelled"))
     assert scope["repelled"].shape == scope["draws"].shape
     assert repelled < plain
+
+
+def test_the_page_on_rebalancing_runs():
+    page = (README.parent / "docs" / "rebalance.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    scope: dict = {}
+    exec(block, scope)
+    off = scope["off"]
+    assert off(scope["better"]) < 0.5 * off(scope["draws"])
 
 
 def test_the_page_on_discrete_spaces_runs(capsys):
