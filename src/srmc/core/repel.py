@@ -107,7 +107,7 @@ def repel(
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}
         repelled: SamplingAlgorithm = algorithm.repel(
-            logdensity_fn, *args, **history, **given, **kwargs
+            logdensity_fn, *args, history=history, **given, **kwargs
         )
         return repelled
     chosen = _as_surrogate(surrogate)

@@ -1,16 +1,15 @@
 """Algorithm 1 on discrete spaces: history, strength and surrogate around any site kernel."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
-from srmc._types import Array, ArrayLike, Bool, KernelInfo, KernelState, LogDensity, PRNGKey
-from srmc.core.memory import is_plain, make_memory
-from srmc.core.repel import DEFAULT_STRENGTH
+from srmc._types import Array, ArrayLike, KernelInfo, KernelState, LogDensity, PRNGKey
+from srmc.core.memory import Memory, is_plain, make_memory
+from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
-from srmc.core.strength import Strength
 from srmc.core.surrogate import Preconditioner, make_precondition
 from srmc.core.target import all_finite, like
 from srmc.discrete.changes import Differences
@@ -39,74 +38,81 @@ def repel_sites(
     logdensity_fn: LogDensity,
     space: Space,
     *args: Any,
+    history: Mapping[str, Any],
     feature: str | None = None,
     differences: Differences | None = None,
     preconditioner: Preconditioner = None,
-    alpha: float | Array | Strength = DEFAULT_STRENGTH,
-    gain: Callable[[Array], Array] | None = None,
-    history_every: int | Array = 1,
-    history_average: bool = False,
-    history_axis: str | tuple[str, ...] | None = None,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
     """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x).
 
-    `feature`, `differences` and `preconditioner` are described at `srmc.flip_mh`, the rest at
-    `srmc.repel`. What is evaluated at a state does not depend on theta, so that bending it again
-    is free. If the feature uses only what the kernel evaluates anyway, a repelled step costs as
-    much as a plain one.
+    `feature`, `differences` and `preconditioner` are described at `srmc.flip_mh`; `history` holds
+    the keywords of `srmc.repel` about history and strength. What is evaluated at a state does not
+    depend on theta, so that bending it again is free. If the feature uses only what the kernel
+    evaluates anyway, a repelled step costs as much as a plain one.
     """
-    sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences)
-    arguments, kernel = algorithm.bind(args, kwargs), algorithm.build_kernel()
-    precondition = make_precondition(preconditioner)
-    memory = make_memory(
-        precondition,
-        alpha=alpha,
-        gain=gain,
-        history_every=history_every,
-        history_average=history_average,
-        history_axis=history_axis,
+    parts = SiteParts(
+        Sites(logdensity_fn, space, algorithm.guide, feature, differences),
+        algorithm,
+        algorithm.bind(args, kwargs),
+        make_memory(make_precondition(preconditioner), **history),
+        is_plain(history["alpha"]),
     )
-    alone = is_plain(alpha)
+    return SamplingAlgorithm(_start(parts, space), _step(parts))
 
-    def always() -> Bool[Array, ""]:
-        return jnp.ones((), bool)
 
+class SiteParts(NamedTuple):
+    """What a step on a discrete space is made of; `is_alone` if the kernel is not repelled."""
+
+    sites: Sites
+    kernel: SiteKernel
+    arguments: dict[str, Any]
+    memory: Memory
+    is_alone: bool
+
+
+def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
     def init(
         position: ArrayLike, rng_key: PRNGKey | None = None, theta: ArrayLike | None = None
     ) -> RepelState:
         x = space.as_state(position)
-        sites.check_start(x)
-        if not alone:
-            sites.check_feature(x)
+        parts.sites.check_start(x)
+        if not parts.is_alone:
+            parts.sites.check_feature(x)
         zeros = jnp.zeros_like(x)
-        view = sites.plain() if alone else sites.bent(zeros, jnp.zeros(()))
-        inner_state = algorithm.init(x, view)
+        bent = parts.sites.bent(zeros, jnp.zeros(()))
+        inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
         seen = inner_state.local.feature
-        first_alpha, strength_state = memory.strength.init()
+        alpha, strength_state = parts.memory.strength.init()
         return RepelState(
             position=x,
             theta=zeros if theta is None else like("theta", theta, zeros),
-            alpha=first_alpha,
+            alpha=alpha,
             step=jnp.zeros((), int),
             inner_state=inner_state,
             feature=zeros if seen is None else jnp.where(all_finite(seen), seen, zeros),
             feedback=(),
-            is_inside=always(),
+            is_inside=jnp.ones((), bool),
             strength_state=strength_state,
         )
 
+    return init
+
+
+def _step(parts: SiteParts) -> Step:
+    sites, memory, kernel = parts.sites, parts.memory, parts.kernel.build_kernel()
+
     def step(rng_key: PRNGKey, state: RepelState) -> tuple[RepelState, RepelInfo]:
         view = sites.plain()
-        if not alone:
-            view = sites.bent(precondition(state.theta), state.alpha)
-        inner_state, info = kernel(rng_key, state.inner_state, view, **arguments)
-        feature = state.feature if alone else inner_state.local.feature
-        closed = memory.close(state, feature, True, always(), not alone)
+        if not parts.is_alone:
+            view = sites.bent(memory.precondition(state.theta), state.alpha)
+        inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
+        feature = state.feature if parts.is_alone else inner_state.local.feature
+        closed = memory.close(state, feature, True, state.is_inside, not parts.is_alone)
         spent = info.evaluations, jnp.zeros_like(info.evaluations)
         return (
-            closed.state(state, inner_state.position, inner_state, (), always()),
+            closed.state(state, inner_state.position, inner_state, (), state.is_inside),
             closed.info(info, spent, info.is_finite & closed.is_valid),
         )
 
-    return SamplingAlgorithm(init, step)
+    return step
