@@ -93,6 +93,9 @@ def test_the_report_says_what_was_done():
     np.testing.assert_allclose(again, out, atol=1e-5)
     _, each = srmc.rebalance(x, score, pooled=False, report=True)
     assert len(each) == 4
+    assert report.expected.means < 0.01  # nothing is left on a Gaussian
+    assert report.expected.variances < 0.01
+    assert 0.05 < report.expected.quantiles < 0.5
 
 
 def test_shapes_and_precisions_are_kept():
@@ -259,6 +262,7 @@ def test_bad_input_is_named(call, message):
         ({"score_fn": 3.0}, "score_fn must be a function"),
         ({"score_fn": score, "logdensity_fn": 3.0}, "logdensity_fn must be a function"),
         ({"score_fn": score, "pooled": 1}, "pooled must be True or False"),
+        ({"score_fn": lambda x: -np.asarray(x)}, "score_fn must be written with jax.numpy"),
     ],
 )
 def test_a_wrong_type_is_named(options, message):

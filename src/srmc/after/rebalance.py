@@ -13,7 +13,16 @@ from srmc._progress import progress_bar
 from srmc._types import Array, Bool, Float
 from srmc.after.assumption import Finding, check_assumption
 from srmc.after.solve import Solved, solve
-from srmc.after.transport import DENSE_UP_TO, Coordinates, Form, Rows, Weights, coordinates
+from srmc.after.transport import (
+    DENSE_UP_TO,
+    Coordinates,
+    Form,
+    Rows,
+    Weights,
+    coordinates,
+    hermite,
+)
+from srmc.metrics.errors import batch_means_error
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
@@ -36,6 +45,18 @@ class Residual(NamedTuple):
     marginal: float
 
 
+class Expected(NamedTuple):
+    """Variances of averages after rebalancing over those before, as far as features explain them.
+
+    They are averages over coordinates, for means, variances, and the quantiles at 5, 50 and 95%.
+    Coefficients are fitted to the same draws, so that they are optimistic where draws are few.
+    """
+
+    means: float
+    variances: float
+    quantiles: float
+
+
 class Report(NamedTuple):
     """What `rebalance` did.
 
@@ -53,6 +74,8 @@ class Report(NamedTuple):
         The number of draws that could not be moved.
     findings
         What the checks of the assumption E[feature] = 0 found.
+    expected
+        The gain to be expected.
     """
 
     form: str
@@ -65,6 +88,7 @@ class Report(NamedTuple):
     largest_move: float
     stayed: int
     findings: tuple[Finding, ...]
+    expected: Expected
 
 
 @overload
@@ -207,7 +231,38 @@ def _rebalanced(
         largest_move=float(np.max(np.abs(moves))),
         stayed=int(np.sum(np.all(out == x, axis=1))),
         findings=findings,
+        expected=_expected(at, taken or Form("shift"), chains.shape, x, s),
     )
+
+
+def _expected(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows) -> Expected:
+    """What regressions on the features of this form leave of the long-run variances."""
+    s = np.where(np.isfinite(s), s, 0.0) * at.scale
+    z, own = at.standardise(x), at.regress(s)
+    shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
+    ratios: list[list[float]] = [[], [], []]
+    for i in shown:
+        features = [own[:, i]]
+        if form.linear != "shift":
+            features.append(1 + z[:, i] * own[:, i])
+        if form.order >= 2:
+            values, slopes = hermite(z[:, i : i + 1], form.order)
+            features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
+        phi = np.stack(features, axis=1)
+        levels = np.quantile(z[:, i], (0.05, 0.5, 0.95))
+        for found, f in zip(
+            ratios,
+            (z[:, i : i + 1], z[:, i : i + 1] ** 2, (z[:, i : i + 1] < levels).astype(float)),
+            strict=True,
+        ):
+            centred = f - f.mean(axis=0)
+            rest = centred - phi @ np.linalg.lstsq(phi, centred, rcond=None)[0]
+            before, after = (batch_means_error(v.reshape(*shape[:2], -1)) for v in (f, rest))
+            known = before > 1e-9 * np.max(np.abs(f))
+            found.append(
+                float(np.mean(np.where(known, after / np.where(known, before, 1), 1) ** 2))
+            )
+    return Expected(*(float(np.mean(found)) for found in ratios))
 
 
 def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
@@ -248,7 +303,8 @@ def _residual(means: Weights) -> Residual:
 
 def _nothing(reason: str, gradients: int, findings: tuple[Finding, ...], stayed: int) -> Report:
     none = Residual(0.0, 0.0, 0.0)
-    return Report("none", reason, 0, gradients, none, none, 0.0, 0.0, stayed, findings)
+    expected = Expected(1.0, 1.0, 1.0)
+    return Report("none", reason, 0, gradients, none, none, 0.0, 0.0, stayed, findings, expected)
 
 
 def _warn(reports: list[Report], num_draws: int, form: str) -> None:
@@ -275,7 +331,13 @@ class _Batched:
     def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
         if not callable(function):
             raise TypeError(f"{name} must be a function of a draw, got {function!r}")
-        out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
+        try:
+            out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
+        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
+            raise TypeError(
+                f"{name} must be written with jax.numpy, or wrapped in jax.pure_callback; "
+                f"{function!r} cannot be traced"
+            ) from None
         if getattr(out, "shape", None) != shape:
             raise ValueError(
                 f"{name} must return an array of shape {shape} at a draw of shape "
