@@ -241,6 +241,24 @@ def test_a_loop_that_blows_up_is_noticed():
     assert np.mean(result.stats["is_stable"]) < 0.9
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"alpha": srmc.watched(3.0)}, {"repellence": srmc.paper_settings(0.5)}],
+    ids=["schedule", "repellence"],
+)
+def test_schedules_and_repellence_are_resumed(tmp_path, options):
+    """From settings that are the same in another process, where functions are elsewhere."""
+    first = srmc.sample(log_gamma, **QUICK, **options, checkpoint=tmp_path)
+    again = {"alpha": srmc.watched(3.0)} if "alpha" in options else {}
+    again = again or {"repellence": srmc.paper_settings(0.5)}
+    same(first, srmc.sample(log_gamma, **QUICK, **again, checkpoint=tmp_path, resume=True))
+    other = {"alpha": srmc.watched(4.0)} if "alpha" in options else {}
+    other = other or {"repellence": srmc.paper_settings(0.6)}
+    with pytest.raises(ValueError, match="belongs to another run"):
+        srmc.sample(log_gamma, **QUICK, **other, checkpoint=tmp_path, resume=True)
+    assert " at 0x" not in str(first.about["settings"])
+
+
 def test_paper_settings_are_one_keyword_away():
     result = srmc.sample(log_gamma, **QUICK, repellence=srmc.paper_settings(0.5))
     np.testing.assert_allclose(result.stats["alpha"], 0.5)
@@ -273,6 +291,7 @@ def test_paper_settings_are_one_keyword_away():
         ({"keep": srmc.Keep(), "thin": 2}, ValueError, "thin must be in the srmc.Keep"),
         ({"model": srmc.Model(log_gamma), "data": ()}, ValueError, "data must be in the srmc.Mod"),
         ({"statistics": 3}, TypeError, "statistics must be a function"),
+        ({"repellence": {"alpa": 1}}, ValueError, "repellence must be keywords of repel, got alpa"),
         ({"initial_position": "priors"}, ValueError, "initial_position must be one of"),
         ({"model": 3}, TypeError, "model must be a log density"),
         ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
@@ -282,7 +301,7 @@ def test_bad_input_is_named(change, error, words):
     options = {"model": log_gamma} | QUICK | change
     with pytest.raises(error, match=words):
         srmc.sample(options.pop("model"), **options)
-    with pytest.raises(TypeError, match="alfa"):
+    with pytest.raises(TypeError, match=r"unknown keyword, alfa; did you mean alpha\?"):
         srmc.sample(log_gamma, **QUICK, alfa=1.0)
 
 

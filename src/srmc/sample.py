@@ -1,5 +1,7 @@
 """The front door: model -> tune -> run -> result."""
 
+import difflib
+import inspect
 import os
 import time
 import warnings
@@ -9,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_call, check_number
+from srmc._checks import check_number
 from srmc._progress import progress_bar
 from srmc._versions import versions
 from srmc.core.strength import Strength
@@ -147,7 +149,11 @@ def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tu
     """The model and what is kept, from however they were given."""
     of_model = {k: v for k, v in parts.items() if k in ("data", "space", "differences")}
     of_keep = {k: v for k, v in parts.items() if k not in of_model}
-    check_call("sample", Keep, (), of_keep)
+    unknown = [k for k in of_keep if k not in ("statistics", "base")]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], inspect.signature(sample).parameters, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"sample got an unknown keyword, {unknown[0]}{hint}")
     if isinstance(model, Model):
         if of_model:
             raise ValueError(f"{', '.join(of_model)} must be in the srmc.Model that is given")

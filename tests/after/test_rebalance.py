@@ -189,6 +189,52 @@ def test_smooth_targets_raise_no_alarm():
         assert not any(finding.failed for finding in report.findings), report.findings
 
 
+@pytest.mark.parametrize(
+    ("logp", "sample"),
+    [
+        (lambda x: -jnp.sum(jnp.abs(x)), lambda rng: rng.laplace(size=(4, 1000, 5))),
+        (lambda x: -jnp.sum(jnp.log1p(x**2)), lambda rng: rng.standard_cauchy(size=(4, 1000, 3))),
+        (
+            lambda x: -0.5 * jnp.sum((x - 1e4) ** 2),
+            lambda rng: 1e4 + rng.normal(size=(4, 1000, 3)),
+        ),
+        (
+            lambda x: -0.5 * jnp.sum(((x - 1e3) / 0.01) ** 2),
+            lambda rng: 1e3 + 0.01 * rng.normal(size=(4, 1000, 3)),
+        ),
+        (
+            lambda x: jnp.sum(jax.nn.logsumexp(jnp.stack([-50 * x**2 + 3, -0.5 * x**2]), axis=0)),
+            lambda rng: (
+                np.where(rng.random((4, 1000, 2)) < 0.7, 0.1, 1.0) * rng.normal(size=(4, 1000, 2))
+            ),
+        ),
+    ],
+    ids=["kinks", "Cauchy", "far from 0", "narrow and far from 0", "a sharp peak"],
+)
+def test_kinks_peaks_and_rounding_are_no_jumps(logp, sample):
+    for seed in range(4):
+        x = sample(np.random.default_rng(seed)).astype(np.float32)
+        _, report = srmc.rebalance(x, jax.grad(logp), logdensity_fn=logp, form="shift", report=True)
+        assert not any(f.failed for f in report.findings if f.name != "mean score")
+
+
+def test_a_wall_in_any_of_many_dimensions_is_found():
+    dim = 64
+    logp = lambda x: jnp.where(x[41] > -1.5, -0.5 * jnp.sum(x**2), -jnp.inf)
+    x = np.random.default_rng(0).normal(size=(2000, dim))
+    x = x[x[:, 41] > -1.5].astype(np.float32)
+    with pytest.warns(UserWarning, match="in coordinate 41: it has a wall"):
+        srmc.rebalance(x, jax.grad(logp), logdensity_fn=logp)
+
+
+def test_every_chain_s_warning_is_heard():
+    x = draws(0, 3, 400)
+    x[1] += 3.0
+    with pytest.warns(UserWarning, match="the draws of chain 1 stay as they were"):
+        _, reports = srmc.rebalance(x, score, pooled=False, report=True)
+    assert [r.form == "none" for r in reports] == [False, True, False]
+
+
 def test_no_draw_leaves_its_support():
     x = np.random.default_rng(0).exponential(size=(4, 500, 2)).astype(np.float32)
     logp = lambda z: jnp.where(jnp.all(z > 0), -jnp.sum(z), -jnp.inf)
@@ -248,6 +294,7 @@ def test_many_dimensions_are_not_squared():
         (lambda x: srmc.rebalance(x, lambda z: z[0]), "score_fn must return"),
         (lambda x: srmc.rebalance(x, score, form="spin"), "form must be one of"),
         (lambda x: srmc.rebalance(x, score, scores=x[:1]), "scores must have the shape of draws"),
+        (lambda x: srmc.rebalance(x, score, scores=1.0), "scores must have the shape of draws"),
         (lambda x: srmc.rebalance(x, score, logdensity_fn=score), "logdensity_fn must return"),
     ],
 )

@@ -49,7 +49,8 @@ def test_the_effective_size_stays_above_its_share():
     """More features than the draws can carry."""
     features = np.random.default_rng(0).normal(size=(100, 60)) + 0.5
     for keep in (0.5, 0.9):
-        weights = srmc.reweight(None, None, features, keep=keep)
+        with pytest.warns(UserWarning, match="of the mean features is left"):
+            weights = srmc.reweight(None, None, features, keep=keep)
         assert 1 / np.sum(weights**2) >= keep * 100
 
 
@@ -92,6 +93,7 @@ def test_chains_keep_their_axes():
     [
         (lambda x, s: srmc.reweight(x, s[:, :2]), "scores must have the shape of draws"),
         (lambda x, s: srmc.reweight(x[0], s[0]), "draws must be floating-point"),
+        (lambda x, s: srmc.reweight(x.reshape(2, 50, 3), s), "scores must have the shape"),
         (lambda x, s: srmc.reweight(x, s * np.nan), "scores must be finite"),
         (lambda x, s: srmc.reweight(x, s, keep=1.5), "keep must be"),
         (lambda x, s: srmc.metrics.weighted_mean(x, np.ones(3)), "weights must be"),
@@ -105,5 +107,5 @@ def test_bad_input_is_named(call, message):
 
 
 def test_jax_arrays_are_taken():
-    x, s = (jnp.asarray(a) for a in skewed(0, 200))
-    assert srmc.reweight(x, s).shape == (200,)
+    x, s = (jnp.asarray(a) for a in skewed(0, 2000))
+    assert srmc.reweight(x, s).shape == (2000,)

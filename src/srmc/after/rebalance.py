@@ -1,5 +1,6 @@
 """Rebalance a whole run: one smooth map for all draws, so that every Stein feature has mean 0."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
@@ -14,7 +15,6 @@ from srmc._types import Array, Bool, Float
 from srmc.after.assumption import Finding, check_assumption
 from srmc.after.solve import Solved, solve
 from srmc.after.transport import (
-    DENSE_UP_TO,
     Coordinates,
     Form,
     Rows,
@@ -23,6 +23,7 @@ from srmc.after.transport import (
     hermite,
 )
 from srmc.metrics.errors import batch_means_error
+from srmc.tune import rule
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
@@ -142,7 +143,7 @@ def rebalance(
         Draws of any sampler, (chain, draw, d) or (draw, d), of unbounded parameters.
     score_fn
         The gradient of the log density at one draw, a JAX function. It is evaluated at all draws,
-        up to seven times.
+        up to seven times, and up to six times more for each simpler form that has to be tried.
     scores
         The scores at the draws, in their shape, if they are known; they save one evaluation.
     pooled
@@ -151,7 +152,7 @@ def rebalance(
         The fields along which draws move. "auto" starts with the richest that dimensions and
         draws allow, and takes fewer if the iteration does not converge: "full" (affine maps and
         Hermite polynomials of each coordinate up to order 5), "affine", "diagonal" (as "full",
-        but each coordinate is scaled alone), "scale", "shift".
+        with scalings of the whitened coordinates in place of all linear maps), "scale", "shift".
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
@@ -175,22 +176,22 @@ def rebalance(
     score = _Batched("score_fn", score_fn, x, x.shape[2:])
     known = None
     if scores is not None:
-        known = np.asarray(scores, float).reshape(-1, np.shape(scores)[-1])
         if np.shape(scores) != given.shape:
             raise ValueError(
                 f"scores must have the shape of draws, {given.shape}, got {np.shape(scores)}"
             )
+        known = np.asarray(scores, float).reshape(x.shape)
     parts = [x] if pooled else [chain[None] for chain in x]
     moved, reports = [], []
-    with progress_bar(progress) as show:
+    with progress_bar(progress and sys.stderr.isatty()) as show:
         for n, part in enumerate(parts):
             show("rebalance", n, len(parts))
-            mine = None if known is None else known.reshape(x.shape)[n : n + len(part)]
+            mine = None if known is None else known[n : n + len(part)]
             out, one = _rebalanced(part, score, mine, form, density)
             moved.append(out)
             reports.append(one)
         show("rebalance", len(parts), len(parts))
-    _warn(reports, x[..., 0].size, form)
+    _warn(reports, x[..., 0].size)
     # The moves are added to what was given, so that its precision is kept.
     move = (np.concatenate(moved) - x).reshape(given.shape)
     result = given + move.astype(given.dtype)
@@ -269,7 +270,7 @@ def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
     """The forms to try, the richest first."""
     if form != "auto":
         return [FORMS[form]]
-    dense = dim <= DENSE_UP_TO and num_draws >= 4 * dim
+    dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
     order = 5 if num_draws >= 200 else 3
     full = [Form("full", order), Form("full")] if dense else []
     return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
@@ -307,15 +308,22 @@ def _nothing(reason: str, gradients: int, findings: tuple[Finding, ...], stayed:
     return Report("none", reason, 0, gradients, none, none, 0.0, 0.0, stayed, findings, expected)
 
 
-def _warn(reports: list[Report], num_draws: int, form: str) -> None:
-    for one in reports[:1]:
-        failed = [f.text for f in one.findings if f.failed]
-        if one.form == "none":
-            warnings.warn(f"the draws stay as they were: {one.reason}", stacklevel=3)
-        elif failed:
-            warnings.warn(
-                f"rebalanced draws may be off the target: {'; '.join(failed)}", stacklevel=3
-            )
+def _warn(reports: list[Report], num_draws: int) -> None:
+    """One warning for each thing that a user must know, with the chains that it is about."""
+    of = lambda found: "" if len(reports) == 1 else f" of chain {', '.join(map(str, found))}"
+    stay = [n for n, one in enumerate(reports) if one.form == "none"]
+    if stay:
+        text = f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}"
+        warnings.warn(text, stacklevel=3)
+    failures = {
+        n: [f.text for f in one.findings if f.failed]
+        for n, one in enumerate(reports)
+        if n not in stay and any(f.failed for f in one.findings)
+    }
+    if failures:
+        first = "; ".join(next(iter(failures.values())))
+        text = f"rebalanced draws{of(failures)} may be off the target: {first}"
+        warnings.warn(text, stacklevel=3)
     stayed = sum(r.stayed for r in reports if r.form != "none")
     if stayed > 0.01 * num_draws:
         warnings.warn(
@@ -344,7 +352,7 @@ class _Batched:
                 f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
             )
         self._program = jax.jit(jax.vmap(function))
-        self._size = max(1, min(NUMBERS_AT_ONCE // draws.shape[2], draws[..., 0].size))
+        self._size = max(1, NUMBERS_AT_ONCE // draws.shape[2])
         self.count = 0
 
     def __call__(self, x: Rows) -> np.ndarray:
@@ -352,7 +360,9 @@ class _Batched:
         parts = []
         for start in range(0, len(x), self._size):
             rows = x[start : start + self._size]
-            padded = np.concatenate([rows, np.repeat(rows[:1], self._size - len(rows), axis=0)])
+            # Padded to a power of two, so that few sizes are compiled.
+            size = min(self._size, 1 << (len(rows) - 1).bit_length())
+            padded = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
             parts.append(np.asarray(self._program(jnp.asarray(padded)), float)[: len(rows)])
         return np.concatenate(parts)
 

@@ -55,8 +55,10 @@ def rebalancing(
     Returns `init()` and `step(state, draws) -> (state, draws)`, with pieces (chain, draw, d). The
     history is updated once per piece, so that short pieces are best; `step.block` is a good number
     of draws per chain. `warmup` are late warm-up draws of the same chains, on which the loop is
-    measured, and `num_samples` is the approximate number of draws per chain to come. The other
-    arguments are those of `srmc.rebalance`.
+    measured, and `num_samples` is the approximate number of draws per chain to come. `alpha`
+    is the strength ("auto", or a number), `shared_history` says whether all chains share one
+    history, `form` is "affine" or "shift", and with `logdensity_fn` no draw is moved to where that
+    is not finite.
     """
     seen = three_axes("warmup", warmup)
     how = check(score_fn, logdensity_fn, seen, num_samples, alpha, shared_history, form)
@@ -64,9 +66,10 @@ def rebalancing(
     chains, _, dim = seen.shape
 
     def step(state: RebalanceState, draws: Values) -> tuple[RebalanceState, Draws]:
-        if jnp.ndim(draws) != 3 or (draws.shape[0], draws.shape[2]) != (chains, dim):
+        shape = np.shape(draws)
+        if len(shape) != 3 or (shape[0], shape[2]) != (chains, dim):
             raise ValueError(
-                f"draws must be ({chains}, draw, {dim}) as warmup is, got shape {jnp.shape(draws)}"
+                f"draws must be ({chains}, draw, {dim}) as warmup is, got shape {shape}"
             )
         state, moved = _step(loop, state, three_axes("draws", draws), how)
         return state, moved
@@ -104,7 +107,7 @@ def measured_on(warmup: Draws, how: How) -> Loop:
     """Measure the loop on these draws; warn if repellence would be of no use, or do harm."""
     length = warmup.shape[1]
     if length < 64:
-        raise ValueError(f"warmup, or the draws, must be at least 64 per chain, got {length}")
+        raise ValueError(f"warmup must have at least 64 draws per chain, got {length}")
     scored = min(MEASURED, max(64, MEASURED // len(warmup), length // 4))
     spacing = -(-length // scored)
     loop: Loop = _measured(warmup[:, ::-1][:, ::spacing][:, ::-1], how, spacing)
@@ -243,7 +246,10 @@ def _check_function(
             f"{name} must be hashable, so that it compiles once; wrap it in a function, got "
             f"{function!r}"
         ) from None
-    out = jax.eval_shape(function, draw)
+    try:
+        out = jax.eval_shape(function, draw)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(f"{name} must be written with jax.numpy, got {function!r}") from None
     if getattr(out, "shape", None) != shape:
         raise ValueError(
             f"{name} must return an array of shape {shape} at a draw of shape {draw.shape}, got "

@@ -1,12 +1,14 @@
 """Weights from stored scores: the fixed point of repellence without moving a draw."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from srmc._checks import check_number
 from srmc._types import Float
-from srmc.after.transport import DENSE_UP_TO, Rows, coordinates, hermite
+from srmc.after.transport import Rows, coordinates, hermite
+from srmc.tune import rule
 
 ORDER = 5  # of the marginal features
 DRAWS_PER_FEATURE = 8  # below which features are left out
@@ -34,7 +36,7 @@ def reweight(
         space, the Gibbs residuals, for example.
     keep
         The effective size of the weights, (sum w)^2 / sum w^2, is at least this share of the
-        draws; lambda is shrunk as far as that takes.
+        draws; lambda is shrunk as far as that takes, and a warning says so if it is far.
 
     Returns
     -------
@@ -42,19 +44,30 @@ def reweight(
     """
     check_number("keep", keep, above=0.0, at_most=1.0)
     if features is None:
+        if np.shape(draws) != np.shape(scores):
+            raise ValueError(
+                f"scores must have the shape of draws, {np.shape(draws)}, got {np.shape(scores)}"
+            )
         x, s = (_rows(name, value) for name, value in (("draws", draws), ("scores", scores)))
-        if x.shape != s.shape:
-            raise ValueError(f"scores must have the shape of draws, {x.shape}, got {s.shape}")
         shape, phi = np.shape(draws)[:-1], stein_features(x, s)
     else:
         phi, shape = _rows("features", features), np.shape(features)[:-1]
     phi = phi / np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
-    ridge = 0.0
+    ridge, start = 0.0, float(np.linalg.norm(phi.mean(axis=0)))
     while True:
         weights = _tilted(phi, ridge)
         if 1 / np.sum(weights**2) >= keep * len(phi):
-            return weights.reshape(shape)
+            break
         ridge = max(2 * ridge, 1e-3)
+    left = float(np.linalg.norm(weights @ phi)) / max(start, 1e-300)
+    if left > 0.1:
+        warnings.warn(
+            f"{left:.0%} of the mean features is left, since the effective size of the weights "
+            "would fall below `keep` otherwise: the draws are few, or the features do not have "
+            "mean 0 under the target",
+            stacklevel=2,
+        )
+    return weights.reshape(shape)
 
 
 def stein_features(x: Rows, s: Rows) -> Rows:
@@ -73,7 +86,7 @@ def stein_features(x: Rows, s: Rows) -> Rows:
         groups.append(1 + y * s_y)
         used += dim
     pairs = dim * (dim - 1) // 2
-    if dim > DENSE_UP_TO or room < used + pairs:
+    if dim > rule.DENSE_UP_TO or room < used + pairs:
         return np.concatenate(groups, axis=1)
     rows, columns = np.triu_indices(dim, 1)
     groups.append((s_y[:, rows] * y[:, columns] + s_y[:, columns] * y[:, rows]) / 2)

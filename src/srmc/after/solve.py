@@ -18,8 +18,8 @@ from srmc.after.transport import (
     Weights,
     displaced,
     hermite,
-    mean_features,
     no_move,
+    total_features,
 )
 
 MEMORY = 5  # iterations that Anderson acceleration remembers
@@ -78,7 +78,7 @@ def solve(at: Coordinates, form: Form, x: Rows, s: Rows, score: ScoreRows) -> So
         step = _accelerated(history, size) - w
         while True:
             trial = weights.like(w + step)
-            now = displaced(at, trial, z)
+            now = np.concatenate([displaced(at, trial, z[rows]) for rows in _blocks(z)])
             length = np.sqrt(np.mean((now - at.standardise(moved))[~stays] ** 2))
             if length <= BOLD:
                 break
@@ -112,9 +112,7 @@ def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray)
     dw = np.stack([w - a for a, _ in history[:-1]], axis=1)
     df = np.stack([step - b for _, b in history[:-1]], axis=1)
     scaled = df * size[:, None]
-    gram = scaled.T @ scaled
-    gram += 1e-8 * np.trace(gram) * np.eye(len(gram))
-    gamma = np.linalg.solve(gram, scaled.T @ (step * size))
+    gamma = np.linalg.lstsq(scaled, step * size, rcond=1e-6)[0]
     following = following - (dw + df) @ gamma
     return following
 
@@ -126,7 +124,7 @@ def _mean(
     total, count = None, 0
     for rows in _blocks(z):
         use = ~stays[rows]
-        part = mean_features(at, like, z[rows][use], s[rows][use]).flat()
+        part = total_features(at, like, z[rows][use], s[rows][use]).flat()
         total = part if total is None else total + part
         count += int(np.sum(use))
     assert total is not None
@@ -152,8 +150,9 @@ def _newton(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Callable[[Weigh
     There the features of one order k are correlated as R_ij^(k+1), and those of different orders
     are not. Where the mean square of a feature is larger, the step is shorter.
     """
-    finite = np.all(np.isfinite(s), axis=1)
-    z, s = z[finite], s[finite]
+    finite = np.flatnonzero(np.all(np.isfinite(s), axis=1))
+    some = finite[:: max(1, len(finite) * z.shape[1] // ROWS_AT_ONCE)]  # mean squares need no more
+    z, s = z[some], s[some]
     y, s_y = at.whiten(z), at.push(s)
     shift = 1 / np.maximum(np.mean(s_y**2, axis=0), 1.0)
     linear = like.linear

@@ -2,7 +2,7 @@
 
 Coordinates are z = (x - mu) / D and y = R^(-1/2) z, where D R D = A is the geometric mean of the
 covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. Up to
-`DENSE_UP_TO` dimensions R is a correlation matrix, beyond it is the identity.
+256 dimensions R is a correlation matrix, beyond it is the identity.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc._types import Float
+from srmc.tune import rule
 
-DENSE_UP_TO = 256  # dimensions; beyond, nothing is d x d
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
 Rows = Float[np.ndarray, "n d"]
@@ -54,7 +54,7 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    if dim > DENSE_UP_TO:
+    if dim > rule.DENSE_UP_TO:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
         return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None)
     sd = np.sqrt(variance)
@@ -142,7 +142,7 @@ def displaced(at: Coordinates, weights: Weights, z: Rows) -> Rows:
     return out
 
 
-def mean_features(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Weights:
+def total_features(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Weights:
     """The sums of all features over draws z with scores s, in units of z."""
     y, s_y = at.whiten(z), at.push(s)
     count, dim = z.shape

@@ -183,7 +183,7 @@ def page(
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
     joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `discrete` or `coverage` as a page.
+    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `coverage` or `rule` as a page.
 
     A row of a later file replaces an earlier row with the same target, kernel and settings.
     """

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from srmc.results.result import Result, blocks
+from srmc.results.result import Result, blocks, labels
 
 MOST = 3  # the number of coordinates shown
 COLOURS = {"repelled": "C3", "base": "0.55"}
@@ -76,12 +76,15 @@ def _series(result: Result, base: bool) -> dict[str, np.ndarray]:
         moments = result.kept.base_moments if base else result.moments
         for name, m in (moments or {}).items():
             block = m["batch_means"].reshape(1, len(m["batch_means"]), -1)
-            found |= {f"{name}[{k}]": block[..., k] for k in range(min(MOST, block.shape[2]))}
+            shown = labels(name, m["mean"].shape[1:])
+            found |= {
+                label: block[..., k] for k, (label, _) in zip(range(MOST), shown, strict=False)
+            }
         return found
     draws = (result.base or {}) if base else result.draws
     for name, array in draws.items():
-        labels, block = next(blocks(name, array[:, :, :MOST] if array.ndim > 2 else array))
-        found |= {label: block[..., k] for k, label in enumerate(labels[:MOST])}
+        names, block = next(blocks(name, array[:, :, :MOST] if array.ndim > 2 else array))
+        found |= {label: block[..., k] for k, label in enumerate(names[:MOST])}
         if len(found) >= MOST:
             break
     return found

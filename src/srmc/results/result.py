@@ -92,6 +92,8 @@ class Result:
         """
         import pandas as pd
 
+        if base and self.base is None and self.kept.base_moments is None:
+            raise ValueError("base=True needs a run that kept the base chain: sample(base=True)")
         if self.kept.draws is None:
             rows, columns = self._moment_rows(base), ["mean", "sd", "error"]
         else:

@@ -1,17 +1,25 @@
 """The settings of a call of `srmc.sample`, checked."""
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import numpy as np
+
 from srmc._checks import check_count, check_number, check_option
 from srmc._types import Array
+from srmc.core.repel import repel
 from srmc.core.strength import Strength
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
 from srmc.tune.tuner import Alpha, Tuner
+
+SITE_OPTIONS = ("feature", "differences", "preconditioner")  # of `repel` on a discrete space
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +91,11 @@ class Plan:
         given = self.repellence
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return shown | {
-            "alpha": str(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
+            "alpha": describe(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
             "thin": self.keep.thin,
             "keep": self.keep.keep,
             "base": self.keep.base,
-            "repellence": None if given is None else {k: str(v) for k, v in given.items()},
+            "repellence": None if given is None else {k: describe(v) for k, v in given.items()},
             "space": None if self.space is None else str(self.space),
         }
 
@@ -105,6 +113,10 @@ class Plan:
         given = self.repellence
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
+        known = {*inspect.signature(repel).parameters, *SITE_OPTIONS}
+        unknown = [k for k in given or () if k not in known]
+        if unknown:
+            raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
         if self.keep.base and given is not None and given.get("frame") != "moving":
@@ -140,3 +152,15 @@ class Plan:
                     "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
                     f"got {self.kernel!r}"
                 )
+
+
+def describe(value: Any, depth: int = 6) -> str:
+    """A setting in words that are the same in every process: functions by what they close over."""
+    if isinstance(value, tuple):
+        return f"({', '.join(describe(part, depth - 1) for part in value)})"
+    if inspect.isfunction(value) and depth > 0:
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return f"{value.__qualname__}[{', '.join(describe(c, depth - 1) for c in cells)}]"
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"array{np.asarray(value).tolist()}"
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
