@@ -10,14 +10,13 @@ from srmc.bench.cells import LEFT, cell, geometric_mean
 
 def rule_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench rule`."""
-    head, *lines = _rule_cells(rows, with_error=False)
-    out = Table(
-        box=SIMPLE_HEAD, title="Squared errors relative to plain, constant × factor", **LEFT
-    )
-    for n, column in enumerate(head):
-        out.add_column(column, justify="left" if n < 3 else "right", no_wrap=True)
-    for line in lines:
-        out.add_row(*line)
+    title = "Squared errors over plain, of means and second moments, constant × ½, 1, 2"
+    out = Table(box=SIMPLE_HEAD, title=title, **LEFT)
+    out.add_column("constant, target", no_wrap=True)
+    for _ in range(6):
+        out.add_column("", justify="right", no_wrap=True)
+    for constant, _, target, *cells in _rule_cells(rows, with_error=False)[1:]:
+        out.add_row(f"{constant}, {target}", *cells)
     return out
 
 
@@ -36,7 +35,7 @@ def rule_page(rows: list[dict[str, Any]]) -> str:
 
 def _rule_cells(rows: list[dict[str, Any]], with_error: bool = True) -> list[list[str]]:
     names = ("mean", "second")
-    short = lambda ratio, error: f"{ratio:.3f}"
+    short = lambda ratio, error: f"{ratio:.2f}"
     show = cell if with_error else short
     factors = sorted({row["factor"] for row in rows})
     lines = [["constant", "kernel", "target"]]
