@@ -21,7 +21,8 @@ RHO = 0.8
 
 TOLERANCE = 0.1
 """Squared bias that the loop may add to a second moment, relative to its variance. It determines
-the rate of the loop; see docs/tuning.md."""
+the rate of the loop; see docs/tuning.md. Halved or doubled, errors of means change by up to 25%
+one way and those of second moments by up to 6%, often the other way (docs/rule.md)."""
 
 DISCRETE_TOLERANCE = 5 * TOLERANCE
 """The same on discrete spaces. Bounded features cause a fifth of the bias that the derivation for a
