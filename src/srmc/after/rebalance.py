@@ -96,11 +96,11 @@ class Report(NamedTuple):
 def rebalance(
     draws: Any,
     score_fn: ScoreFn,
-    *,
     scores: Any = ...,
     pooled: bool = ...,
     form: str = ...,
     logdensity_fn: DensityFn | None = ...,
+    *,
     report: Literal[False] = ...,
     progress: bool = ...,
 ) -> np.ndarray: ...
@@ -110,11 +110,11 @@ def rebalance(
 def rebalance(
     draws: Any,
     score_fn: ScoreFn,
-    *,
     scores: Any = ...,
     pooled: bool = ...,
     form: str = ...,
     logdensity_fn: DensityFn | None = ...,
+    *,
     report: Literal[True],
     progress: bool = ...,
 ) -> tuple[np.ndarray, Report | list[Report]]: ...
@@ -123,11 +123,11 @@ def rebalance(
 def rebalance(
     draws: Any,
     score_fn: ScoreFn,
-    *,
     scores: Any = None,
     pooled: bool = True,
     form: str = "auto",
     logdensity_fn: DensityFn | None = None,
+    *,
     report: bool = False,
     progress: bool = True,
 ) -> np.ndarray | tuple[np.ndarray, Report | list[Report]]:
