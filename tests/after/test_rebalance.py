@@ -315,3 +315,12 @@ def test_bad_input_is_named(call, message):
 def test_a_wrong_type_is_named(options, message):
     with pytest.raises(TypeError, match=message):
         srmc.rebalance(draws(0, 1, 100), **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_target_that_has_no_score_anywhere_else_ends():
+    """Every move is lost, so that nothing is left to iterate on."""
+    x = draws(0, 1, 100)
+    seen = jnp.asarray(x[0])
+    only_here = lambda z: jnp.where(jnp.any(jnp.all(seen == z[None], axis=1)), score(z), jnp.nan)
+    np.testing.assert_array_equal(srmc.rebalance(x, only_here, form="full"), x)

@@ -12,6 +12,7 @@ import numpy as np
 from srmc._checks import check_option
 from srmc._progress import progress_bar
 from srmc._types import Array, Bool, Float
+from srmc.after.as_chains import as_chains
 from srmc.after.assumption import Finding, check_assumption
 from srmc.after.solve import Solved, solve
 from srmc.after.transport import (
@@ -167,7 +168,7 @@ def rebalance(
     with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
     """
     given = np.asarray(draws)
-    x = _three_axes("draws", given)
+    x = as_chains("draws", given)
     check_option("form", form, ("auto", *FORMS))
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
         if not isinstance(value, bool):
@@ -216,9 +217,10 @@ def _rebalanced(
         why = "; ".join(f.text for f in failed) or "too few draws have a finite score"
         return chains, _nothing(why, score.count - began, findings, int(np.sum(~usable)))
     at = coordinates(x[usable], s[usable])
-    solved, taken, reason = _first_that_converges(at, form, x, s, score)
-    if solved is None:
-        return chains, _nothing(reason, score.count - began, findings, 0)
+    found, reason = _first_that_converges(at, form, x, s, score)
+    if found is None:
+        return chains, _nothing(reason, score.count - began, findings, int(np.sum(~usable)))
+    taken, solved = found
     out = np.where((solved.stays | _lost(solved, x, density))[:, None], x, solved.moved)
     moves = (out - x) / at.scale
     return out.reshape(chains.shape), Report(
@@ -232,7 +234,7 @@ def _rebalanced(
         largest_move=float(np.max(np.abs(moves))),
         stayed=int(np.sum(np.all(out == x, axis=1))),
         findings=findings,
-        expected=_expected(at, taken or Form("shift"), chains.shape, x, s),
+        expected=_expected(at, taken, chains.shape, x, s),
     )
 
 
@@ -278,15 +280,15 @@ def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
 
 def _first_that_converges(
     at: Coordinates, form: str, x: Rows, s: Rows, score: "_Batched"
-) -> tuple[Solved | None, Form | None, str]:
+) -> tuple[tuple[Form, Solved] | None, str]:
     """The first form whose residual falls enough, and why others before it were not taken."""
     reasons: list[str] = []
     for candidate in _candidates(form, *x.shape):
         solved = solve(at, candidate, x, s, score)
         if solved.reduction < CONVERGED or form != "auto":
-            return solved, candidate, "; ".join(reasons)
+            return (candidate, solved), "; ".join(reasons)
         reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
-    return None, None, "; ".join(reasons)
+    return None, "; ".join(reasons)
 
 
 def _lost(solved: Solved, x: Rows, density: "_Batched | None") -> Bool[np.ndarray, " n"]:
@@ -334,7 +336,7 @@ def _warn(reports: list[Report], num_draws: int) -> None:
 
 
 class _Batched:
-    """A function of one draw, over rows of draws, in batches of one size; counts its rows."""
+    """A function of one draw, applied to rows of draws in batches; it counts the rows."""
 
     def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
         if not callable(function):
@@ -365,15 +367,3 @@ class _Batched:
             padded = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
             parts.append(np.asarray(self._program(jnp.asarray(padded)), float)[: len(rows)])
         return np.concatenate(parts)
-
-
-def _three_axes(name: str, draws: np.ndarray) -> Float[np.ndarray, "chain draw d"]:
-    if draws.ndim not in (2, 3) or not np.issubdtype(draws.dtype, np.floating) or not draws.size:
-        raise ValueError(
-            f"{name} must be floating-point numbers of shape (chain, draw, d) or (draw, d), got "
-            f"shape {draws.shape} and dtype {draws.dtype}"
-        )
-    if not np.all(np.isfinite(draws)):
-        raise ValueError(f"{name} must be finite, got {np.sum(~np.isfinite(draws))} NaN or inf")
-    x: np.ndarray = np.asarray(draws, float)
-    return x[None] if x.ndim == 2 else x

@@ -7,6 +7,7 @@ import numpy as np
 
 from srmc._checks import check_number
 from srmc._types import Float
+from srmc.after.as_chains import as_chains
 from srmc.after.transport import Rows, coordinates, hermite
 from srmc.tune import rule
 
@@ -48,7 +49,8 @@ def reweight(
             raise ValueError(
                 f"scores must have the shape of draws, {np.shape(draws)}, got {np.shape(scores)}"
             )
-        x, s = (_rows(name, value) for name, value in (("draws", draws), ("scores", scores)))
+        given = (("draws", draws), ("scores", scores))
+        x, s = (_rows(name, value) for name, value in given)
         shape, phi = np.shape(draws)[:-1], stein_features(x, s)
     else:
         phi, shape = _rows("features", features), np.shape(features)[:-1]
@@ -131,13 +133,5 @@ def _tilted(phi: Rows, ridge: float) -> Float[np.ndarray, " n"]:
 
 
 def _rows(name: str, values: Any) -> Rows:
-    array = np.asarray(values)
-    if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.floating) or not array.size:
-        raise ValueError(
-            f"{name} must be floating-point numbers of shape (chain, draw, k) or (draw, k), got "
-            f"shape {array.shape} and dtype {array.dtype}"
-        )
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite, got {np.sum(~np.isfinite(array))} NaN or inf")
-    rows: Rows = np.asarray(array, float).reshape(-1, array.shape[-1])
-    return rows
+    chains = as_chains(name, values)
+    return chains.reshape(-1, chains.shape[2])

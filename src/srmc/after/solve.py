@@ -1,8 +1,8 @@
 """The fixed point of repellence: a map under which the mean of every Stein feature is 0.
 
 Under a small move of weight w along a field, the mean of its feature falls by w E[feature^2]. So
-w <- w + K mean(feature), with K the inverse of that, is a Newton step with a diagonal Jacobian,
-and Anderson acceleration learns the rest.
+w <- w + K mean(feature), with K the inverse of E[feature feature^T] on a Gaussian, is a Newton
+step, and Anderson acceleration learns what the target adds to it.
 """
 
 from collections.abc import Callable
@@ -65,22 +65,23 @@ def solve(at: Coordinates, form: Form, x: Rows, s: Rows, score: ScoreRows) -> So
     size = np.sqrt(gaussian_squares(weights).flat())
     newton = _newton(at, weights, z, s * at.scale)
     damping = 1.0
-    stays = ~np.all(np.isfinite(s), axis=1)
+    unknown = ~np.all(np.isfinite(s), axis=1)  # draws without a score, which tell nothing
+    stays = unknown.copy()
     history: list[tuple[np.ndarray, np.ndarray]] = []
-    residual = _mean(at, weights, z, s * at.scale, stays)
+    residual = _mean(at, weights, z, s * at.scale, unknown)
     before = best = residual
     best_weights, best_moved, moved, w = weights, x, x, weights.flat()
     iterations = 0
     norm = lambda r: float(np.linalg.norm(r.flat() / size))
     start = norm(before)
-    while iterations < ITERATIONS and norm(best) > ENOUGH * start:
+    while iterations < ITERATIONS and norm(best) > ENOUGH * start and not np.all(stays):
         history = [*history[-MEMORY + 1 :], (w, damping * newton(residual).flat())]
         step = _accelerated(history, size) - w
         while True:
             trial = weights.like(w + step)
             now = np.concatenate([displaced(at, trial, z[rows]) for rows in _blocks(z)])
             length = np.sqrt(np.mean((now - at.standardise(moved))[~stays] ** 2))
-            if length <= BOLD:
+            if not length > BOLD:  # also where it overflows, which the scores will tell
                 break
             step = step * (0.9 * BOLD / length)
         w, moved = w + step, np.where(stays[:, None], x, at.restore(now))
@@ -91,7 +92,7 @@ def solve(at: Coordinates, form: Form, x: Rows, s: Rows, score: ScoreRows) -> So
             stays |= lost
             moved = np.where(stays[:, None], x, moved)
         scores = np.where(stays[:, None], s, scores)
-        residual = _mean(at, trial, at.standardise(moved), scores * at.scale, stays)
+        residual = _mean(at, trial, at.standardise(moved), scores * at.scale, unknown)
         if norm(residual) < norm(best):
             best, best_weights, best_moved = residual, trial, moved
         elif norm(residual) > 4 * norm(best):
@@ -118,12 +119,12 @@ def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray)
 
 
 def _mean(
-    at: Coordinates, like: Weights, z: Rows, s: Rows, stays: Bool[np.ndarray, " n"]
+    at: Coordinates, like: Weights, z: Rows, s: Rows, unknown: Bool[np.ndarray, " n"]
 ) -> Weights:
     """The means of all features over the draws that have scores."""
     total, count = None, 0
     for rows in _blocks(z):
-        use = ~stays[rows]
+        use = ~unknown[rows]
         part = total_features(at, like, z[rows][use], s[rows][use]).flat()
         total = part if total is None else total + part
         count += int(np.sum(use))

@@ -100,34 +100,11 @@ def sample(
 ) -> None:
     """Sample from a target; leave draws, a summary, a plot, and the settings that repeat it."""
     given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
-    if x64:
-        jax.config.update("jax_enable_x64", True)
     try:
-        if distributed:
-            clear_backends()  # BlackJAX starts one when it is imported
-            jax.distributed.initialize()
-        model, initial_position = find_model(target)
-        check_writable("out", out)
-        result = srmc.sample(
-            model,
-            kernel=kernel,
-            alpha=_number_or_auto(alpha),
-            num_chains=num_chains,
-            num_warmup=num_warmup,
-            num_samples=num_samples,
-            seed=seed,
-            initial_position=initial_position,
-            step_size=step_size,
-            num_integration_steps=num_integration_steps,
-            shared_history=shared_history,
-            keep=srmc.Keep(keep=keep, thin=thin, base=base and model.own_space is None),
-            checkpoint=checkpoint,
-            resume=resume,
-            progress=not as_json,
-        )
+        model, result = _sampled(given, checkpoint, resume, progress=not as_json)
     except (ValueError, TypeError, ImportError) as error:
         with contextlib.suppress(OSError):
-            out.rmdir()  # removes it only if it is empty
+            out.rmdir()  # which removes an empty folder only
         fail(error)
     except OSError as error:
         fail(error, code=1)
@@ -143,6 +120,34 @@ def sample(
     if result.interrupted:
         complaints.print("Interrupted: the result holds what was drawn by then.")
         raise typer.Exit(130)
+
+
+def _sampled(
+    given: dict[str, Any], checkpoint: Path | None, resume: bool, progress: bool
+) -> tuple[srmc.Model, srmc.Result]:
+    """The model that the options name, and the result of the run that they ask for."""
+    options = dict(given)
+    if options.pop("x64"):
+        jax.config.update("jax_enable_x64", True)
+    if options.pop("distributed"):
+        clear_backends()  # BlackJAX starts one when it is imported
+        jax.distributed.initialize()
+    model, initial_position = find_model(options.pop("target"))
+    check_writable("out", options.pop("out"))
+    keep = srmc.Keep(
+        keep=options.pop("keep"),
+        thin=options.pop("thin"),
+        base=options.pop("base") and model.own_space is None,
+    )
+    return model, srmc.sample(
+        model,
+        **options | {"alpha": _number_or_auto(options["alpha"])},
+        initial_position=initial_position,
+        keep=keep,
+        checkpoint=checkpoint,
+        resume=resume,
+        progress=progress,
+    )
 
 
 def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:

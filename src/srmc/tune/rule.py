@@ -25,12 +25,12 @@ the rate of the loop; see docs/tuning.md. Halved or doubled, errors of means cha
 one way and those of second moments by up to 6%, often the other way (docs/rule.md)."""
 
 DISCRETE_TOLERANCE = 5 * TOLERANCE
-"""The same on discrete spaces. Bounded features cause a fifth of the bias that the derivation for a
-Gaussian assumes."""
+"""The same on discrete spaces, where features are bounded and the bias is smaller than the
+derivation for a Gaussian has it; the factor is a guess."""
 
 STEADY = 0.05
 """Bound on the rate times the autocorrelation time on discrete spaces, where a chain needs time to
-follow its surrogate. From 0.1 on, kernels lock in on the cold 4x4 Ising model."""
+follow its surrogate. From 0.1 on, kernels may lock in on the cold 4x4 Ising model."""
 
 FASTEST = 0.5
 """Bound on the rate of the loop, relative to one over the top eigenvalue of its features: a
@@ -65,8 +65,8 @@ d entries per direction, and must stay below what they remove."""
 # The guard.
 
 HOT = 3.0
-"""The guard lowers alpha at this many times the expected exponent scale: three standard deviations
-beyond its root mean square."""
+"""The guard lowers alpha at this many times the expected exponent scale, which a loop that behaves
+as intended rarely reaches."""
 
 HOT_AT_LEAST = 0.3
 """The guard never lowers alpha below this exponent scale, which is mild on any target."""
@@ -97,8 +97,8 @@ SLOW = 0.15
 loss. Chains on isotropic Gaussians have no such mode; MALA on gaussian-200 does."""
 
 NUM_BATCHES = 16
-"""Batches per chain for long-run variances in warm-up: the root of the 500 late draws of a usual
-warm-up, less a little, as batch means want it."""
+"""Batches per chain for long-run variances in warm-up: about the root of the 500 late draws of a
+usual warm-up, the usual choice for batch means."""
 
 NUM_PILOTS = 32
 """Chains that are tuned; further chains follow with the parameters found. The average metric of so
