@@ -44,3 +44,7 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
             progress.update(tasks[what], completed=done, total=total, remark=remark)
 
         yield show
+
+
+def quiet(what: str, done: int, total: int | None, remark: str = "") -> None:
+    """Show nothing."""

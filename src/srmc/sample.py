@@ -14,6 +14,8 @@ import numpy as np
 from srmc._checks import check_number
 from srmc._progress import progress_bar
 from srmc._versions import versions
+from srmc.after.finish import as_record, rebalance_run
+from srmc.after.report import Report
 from srmc.core.strength import Strength
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem
@@ -21,7 +23,7 @@ from srmc.results.result import Result
 from srmc.run.keep import Kept, Recording, keep_draws, keep_moments
 from srmc.run.loop import start
 from srmc.run.plan import Keep, Plan
-from srmc.run.task import identity, make_task
+from srmc.run.task import dim_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner
@@ -60,8 +62,10 @@ def sample(
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
         space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced".
     alpha
-        The strength of repellence. "auto" measures in warm-up what is best; 0 is the plain kernel;
-        a number is watched by a guard; a schedule such as `srmc.watched(3.0)` is taken as it is.
+        The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
+        end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
+        it measures in warm-up what is best. 0 is the plain kernel; a number repels draws as they
+        are made, watched by a guard; a schedule such as `srmc.watched(3.0)` is taken as it is.
     num_warmup, num_samples, num_chains, seed
         Number of warm-up and sampling steps per chain; number of chains; seed of everything.
     initial_position
@@ -72,7 +76,8 @@ def sample(
     num_integration_steps
         Number of leapfrog steps of HMC; 10 if not given.
     shared_history
-        Whether all chains share one history, which is best when they are pooled.
+        Whether all chains share one history or are rebalanced together, which is best when they
+        are pooled.
     repellence
         Keywords of `srmc.repel` in place of the tuned ones, such as `srmc.paper_settings()`.
     thin
@@ -136,10 +141,16 @@ def sample(
             kept, done = keep_draws(recording, states)
         else:
             kept, done = keep_moments(recording, states, plan.keep.keep == "covariance")
+        reports: list[Report] = []
+        if plan.rebalances(dim_of(positions)):
+            kept, reports = rebalance_run(problem, plan, kept, positions, show)
+        elif plan.is_plain:
+            kept = kept._replace(base=kept.draws)
     _warn_of_a_blow_up(kept)
+    about = _about(problem, plan, tuner, tuned, done, time.perf_counter() - began)
     return Result(
         kept=kept,
-        about=_about(problem, plan, tuner, tuned, done, time.perf_counter() - began),
+        about=about | {"rebalancing": [as_record(report) for report in reports]},
         shared_history=plan.shared_history,
         interrupted=done < plan.num_draws,
     )
@@ -169,7 +180,8 @@ def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tu
 def _about(
     problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, done: int, seconds: float
 ) -> dict[str, Any]:
-    measured = tuner.describe(tuned.loop)
+    loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
+    measured = tuner.describe(tuned.loop) if loops else {}
     if "step_size" in tuned.parameters:
         measured["step_size"] = jnp.asarray(tuned.parameters["step_size"])
     return {

@@ -5,31 +5,26 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_option
-from srmc._progress import progress_bar
-from srmc._types import Array, Bool, Float
+from srmc._progress import Show, progress_bar, quiet
+from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
-from srmc.after.assumption import Finding, check_assumption
-from srmc.after.solve import Solved, solve
-from srmc.after.transport import (
-    Coordinates,
-    Form,
-    Rows,
-    Weights,
-    coordinates,
-    hermite,
-)
-from srmc.metrics.errors import batch_means_error
+from srmc.after.assumption import check_assumption
+from srmc.after.batched import Batched
+from srmc.after.report import Expected, Report, expect, left, nothing, residual
+from srmc.after.solve import Solved, apply, solve
+from srmc.after.transport import Coordinates, Form, Rows, coordinates, no_move
+from srmc.metrics.errors import autocorrelation_time
 from srmc.tune import rule
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
-NUMBERS_AT_ONCE = 2**22  # of draws that are scored together
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
+SCORED = 250  # draws at least that are scored again in each iteration; half of it where
+LITTLE = 0.3  # this share of the errors, or more, is expected to be left
+PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
 FORMS = {
     "full": Form("full", 5),
     "affine": Form("full"),
@@ -37,60 +32,6 @@ FORMS = {
     "scale": Form("diagonal"),
     "shift": Form("shift"),
 }
-
-
-class Residual(NamedTuple):
-    """Root mean squares of the mean features of a group, in units of their standard deviations."""
-
-    shift: float
-    linear: float
-    marginal: float
-
-
-class Expected(NamedTuple):
-    """Variances of averages after rebalancing over those before, as far as features explain them.
-
-    They are averages over coordinates, for means, variances, and the quantiles at 5, 50 and 95%.
-    Coefficients are fitted to the same draws, so that they are optimistic where draws are few.
-    """
-
-    means: float
-    variances: float
-    quantiles: float
-
-
-class Report(NamedTuple):
-    """What `rebalance` did.
-
-    form
-        The fields of the map; "none" if the draws stayed as they were.
-    reason
-        Why a simpler form was taken than the first that was tried, or none; empty otherwise.
-    iterations, gradients
-        Iterations of the map that was taken; gradients evaluated, over all draws and all tries.
-    before, after
-        Mean features before the first and after the last iteration.
-    typical_move, largest_move
-        Root mean square over draws and coordinates, and the largest, in standard deviations.
-    stayed
-        The number of draws that could not be moved.
-    findings
-        What the checks of the assumption E[feature] = 0 found.
-    expected
-        The gain to be expected.
-    """
-
-    form: str
-    reason: str
-    iterations: int
-    gradients: int
-    before: Residual
-    after: Residual
-    typical_move: float
-    largest_move: float
-    stayed: int
-    findings: tuple[Finding, ...]
-    expected: Expected
 
 
 @overload
@@ -173,8 +114,8 @@ def rebalance(
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
-    density = None if logdensity_fn is None else _Batched("logdensity_fn", logdensity_fn, x, ())
-    score = _Batched("score_fn", score_fn, x, x.shape[2:])
+    density = None if logdensity_fn is None else Batched("logdensity_fn", logdensity_fn, x, ())
+    score = Batched("score_fn", score_fn, x, x.shape[2:])
     known = None
     if scores is not None:
         if np.shape(scores) != given.shape:
@@ -182,90 +123,126 @@ def rebalance(
                 f"scores must have the shape of draws, {given.shape}, got {np.shape(scores)}"
             )
         known = np.asarray(scores, float).reshape(x.shape)
-    parts = [x] if pooled else [chain[None] for chain in x]
-    moved, reports = [], []
     with progress_bar(progress and sys.stderr.isatty()) as show:
-        for n, part in enumerate(parts):
-            show("rebalance", n, len(parts))
-            mine = None if known is None else known[n : n + len(part)]
-            out, one = _rebalanced(part, score, mine, form, density)
-            moved.append(out)
-            reports.append(one)
-        show("rebalance", len(parts), len(parts))
-    _warn(reports, x[..., 0].size)
-    # The moves are added to what was given, so that its precision is kept.
-    move = (np.concatenate(moved) - x).reshape(given.shape)
-    result = given + move.astype(given.dtype)
+        parts = rebalance_parts(Run(x, known, score, density), pooled, form, show=show)
+    warn(parts)
+    result = moved(given, parts)
+    reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
 
 
-def _rebalanced(
-    chains: Float[np.ndarray, "chain draw d"],
-    score: "_Batched",
-    scores: Float[np.ndarray, "chain draw d"] | None,
-    form: str,
-    density: "_Batched | None",
-) -> tuple[Float[np.ndarray, "chain draw d"], Report]:
+class Run(NamedTuple):
+    """Draws in chains, their scores if they are known, and the functions of a draw.
+
+    every
+        One in so many draws is scored to begin with, if scores are not known.
+    """
+
+    chains: Float[np.ndarray, "chain draw d"]
+    scores: Float[np.ndarray, "chain draw d"] | None
+    score: Batched
+    density: Batched | None
+    every: int = 1
+
+
+def rebalance_parts(
+    run: Run, pooled: bool, form: str = "auto", *, exact: bool = True, show: Show = quiet
+) -> list["Rebalanced"]:
+    """Rebalance all chains together, or each by itself; see `check_assumption` for `exact`."""
+    count = 1 if pooled else len(run.chains)
+    if run.scores is None and run.density is not None:
+        # Of sticky chains, some draws per correlation time tell as much as all.
+        time = float(np.min(autocorrelation_time(run.chains)))
+        run = run._replace(every=max(1, int(time / PER_TIME)))
+    parts = []
+    for n, chains in enumerate(np.array_split(run.chains, count)):
+        show("rebalancing", n, count)
+        scores = None if run.scores is None else run.scores[n : n + len(chains)]
+        parts.append(_rebalanced(run._replace(chains=chains, scores=scores), form, exact))
+    show("rebalancing", count, count)
+    return parts
+
+
+def moved(given: np.ndarray, parts: list["Rebalanced"]) -> np.ndarray:
+    """The draws after their moves, which are added to what was given: its precision is kept."""
+    move = np.concatenate([part.moves for part in parts]).reshape(given.shape)
+    result: np.ndarray = given + move.astype(given.dtype)
+    return result
+
+
+class Part(NamedTuple):
+    """Draws whose scores are known: in chains, and as rows x with scores s."""
+
+    chains: Float[np.ndarray, "chain draw d"]
+    scores: Float[np.ndarray, "chain draw d"]
+
+    @property
+    def x(self) -> Rows:
+        return self.chains.reshape(-1, self.chains.shape[2])
+
+    @property
+    def s(self) -> Rows:
+        return self.scores.reshape(-1, self.chains.shape[2])
+
+
+class Rebalanced(NamedTuple):
+    """The moves of draws under one map, what was done, and the draws that were scored first."""
+
+    moves: Float[np.ndarray, "chain draw d"]
+    report: Report
+    part: Part
+
+
+def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     """The draws of some chains under one map."""
+    chains, score, density = run.chains, run.score, run.density
     began = score.count
-    x = chains.reshape(-1, chains.shape[2])
-    s = score(x) if scores is None else scores.reshape(x.shape)
-    usable = np.all(np.isfinite(s), axis=1)
-    findings = check_assumption(chains, s.reshape(chains.shape), score, density)
+    part = _scored(run)
+    usable = np.all(np.isfinite(part.s), axis=1)
+    findings = check_assumption(part.chains, part.scores, score, density, exact)
     failed = [f for f in findings if f.failed]
-    if (failed and form == "auto") or np.sum(usable) < 2:
-        why = "; ".join(f.text for f in failed) or "too few draws have a finite score"
-        return chains, _nothing(why, score.count - began, findings, int(np.sum(~usable)))
-    at = coordinates(x[usable], s[usable])
-    found, reason = _first_that_converges(at, form, x, s, score)
+    why, found = "; ".join(f.text for f in failed), None
+    if np.sum(usable) < 2:
+        why = why or "too few draws have a finite score"
+    elif not failed or form != "auto":
+        at = coordinates(part.x[usable], part.s[usable])
+        found, why = _first_that_converges(at, form, part, score, density is not None)
     if found is None:
-        return chains, _nothing(reason, score.count - began, findings, int(np.sum(~usable)))
-    taken, solved = found
-    out = np.where((solved.stays | _lost(solved, x, density))[:, None], x, solved.moved)
+        report = nothing(why, score.count - began, findings, int(np.sum(~usable)))
+        return Rebalanced(np.zeros_like(chains), report._replace(every=run.every), part)
+    taken, solved, expected = found
+    x = chains.reshape(-1, chains.shape[2])
+    moved = at.restore(apply(at, solved.weights, at.standardise(x)))
+    stays = solved.stays if density is None else ~np.isfinite(density(moved))
+    if len(part.x) == len(x):
+        stays = stays | ~usable
+    out = np.where(stays[:, None], x, moved)
     moves = (out - x) / at.scale
-    return out.reshape(chains.shape), Report(
+    before, after, noise = (residual(w) for w in (solved.before, solved.after, solved.noise))
+    report = Report(
         form=str(taken),
-        reason=reason,
+        reason=why,
         iterations=solved.iterations,
         gradients=score.count - began,
-        before=_residual(solved.before),
-        after=_residual(solved.after),
+        before=before,
+        after=after,
+        left=left(before, after, noise),
         typical_move=float(np.sqrt(np.mean(moves**2))),
         largest_move=float(np.max(np.abs(moves))),
+        every=run.every,
         stayed=int(np.sum(np.all(out == x, axis=1))),
         findings=findings,
-        expected=_expected(at, taken, chains.shape, x, s),
+        expected=expected,
     )
+    return Rebalanced((out - x).reshape(chains.shape), report, part)
 
 
-def _expected(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows) -> Expected:
-    """What regressions on the features of this form leave of the long-run variances."""
-    s = np.where(np.isfinite(s), s, 0.0) * at.scale
-    z, own = at.standardise(x), at.regress(s)
-    shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
-    ratios: list[list[float]] = [[], [], []]
-    for i in shown:
-        features = [own[:, i]]
-        if form.linear != "shift":
-            features.append(1 + z[:, i] * own[:, i])
-        if form.order >= 2:
-            values, slopes = hermite(z[:, i : i + 1], form.order)
-            features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
-        phi = np.stack(features, axis=1)
-        levels = np.quantile(z[:, i], (0.05, 0.5, 0.95))
-        for found, f in zip(
-            ratios,
-            (z[:, i : i + 1], z[:, i : i + 1] ** 2, (z[:, i : i + 1] < levels).astype(float)),
-            strict=True,
-        ):
-            centred = f - f.mean(axis=0)
-            rest = centred - phi @ np.linalg.lstsq(phi, centred, rcond=None)[0]
-            before, after = (batch_means_error(v.reshape(*shape[:2], -1)) for v in (f, rest))
-            known = before > 1e-9 * np.max(np.abs(f))
-            found.append(
-                float(np.mean(np.where(known, after / np.where(known, before, 1), 1) ** 2))
-            )
-    return Expected(*(float(np.mean(found)) for found in ratios))
+def _scored(run: Run) -> Part:
+    """The draws whose scores are known, or those that are scored now."""
+    if run.scores is not None:
+        return Part(run.chains, run.scores)
+    chains = run.chains[:, :: run.every]
+    return Part(chains, run.score(chains.reshape(-1, chains.shape[2])).reshape(chains.shape))
 
 
 def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
@@ -279,39 +256,40 @@ def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
 
 
 def _first_that_converges(
-    at: Coordinates, form: str, x: Rows, s: Rows, score: "_Batched"
-) -> tuple[tuple[Form, Solved] | None, str]:
+    at: Coordinates, form: str, part: Part, score: Batched, thinned: bool
+) -> tuple[tuple[Form, Solved, Expected] | None, str]:
     """The first form whose residual falls enough, and why others before it were not taken."""
     reasons: list[str] = []
-    for candidate in _candidates(form, *x.shape):
-        solved = solve(at, candidate, x, s, score)
+    for candidate in _candidates(form, *part.x.shape):
+        expected = expect(at, candidate, part.chains.shape, part.x, part.s)
+        every = _every(candidate, part.chains, expected) if thinned else 1
+        solved = solve(at, candidate, part.x, part.s, score, every)
         if solved.reduction < CONVERGED or form != "auto":
-            return (candidate, solved), "; ".join(reasons)
+            return (candidate, solved, expected), "; ".join(reasons)
         reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
     return None, "; ".join(reasons)
 
 
-def _lost(solved: Solved, x: Rows, density: "_Batched | None") -> Bool[np.ndarray, " n"]:
-    """Draws whose move leads out of the support."""
-    if density is None:
-        return np.zeros(len(x), bool)
-    lost: Bool[np.ndarray, " n"] = ~np.isfinite(density(solved.moved))
-    return lost
+def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected) -> int:
+    """One in how many draws are scored again in each iteration.
+
+    The noise that this leaves, over what would have been left otherwise, is about the number of
+    features over that of the draws. Where features explain little, much is left anyway. Of sticky
+    chains some draws per correlation time tell as much as all.
+    """
+    num_features, count = no_move(form, chains.shape[2]).flat().size, chains[..., 0].size
+    fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
+    if np.mean(expected) > LITTLE:
+        wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
+    else:
+        wanted = max(4 * num_features, min(count / 2, fresh), SCORED)
+    return max(1, int(count / wanted))
 
 
-def _residual(means: Weights) -> Residual:
-    size = lambda v: float(np.sqrt(np.mean(v**2))) if v.size else 0.0
-    return Residual(*(size(part) for part in means))
-
-
-def _nothing(reason: str, gradients: int, findings: tuple[Finding, ...], stayed: int) -> Report:
-    none = Residual(0.0, 0.0, 0.0)
-    expected = Expected(1.0, 1.0, 1.0)
-    return Report("none", reason, 0, gradients, none, none, 0.0, 0.0, stayed, findings, expected)
-
-
-def _warn(reports: list[Report], num_draws: int) -> None:
+def warn(parts: list[Rebalanced]) -> None:
     """One warning for each thing that a user must know, with the chains that it is about."""
+    reports = [part.report for part in parts]
+    num_draws = sum(part.moves[..., 0].size for part in parts)
     of = lambda found: "" if len(reports) == 1 else f" of chain {', '.join(map(str, found))}"
     stay = [n for n, one in enumerate(reports) if one.form == "none"]
     if stay:
@@ -333,37 +311,3 @@ def _warn(reports: list[Report], num_draws: int) -> None:
             "or had no score; rebalance draws of unbounded parameters",
             stacklevel=3,
         )
-
-
-class _Batched:
-    """A function of one draw, applied to rows of draws in batches; it counts the rows."""
-
-    def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
-        if not callable(function):
-            raise TypeError(f"{name} must be a function of a draw, got {function!r}")
-        try:
-            out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
-        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
-            raise TypeError(
-                f"{name} must be written with jax.numpy, or wrapped in jax.pure_callback; "
-                f"{function!r} cannot be traced"
-            ) from None
-        if getattr(out, "shape", None) != shape:
-            raise ValueError(
-                f"{name} must return an array of shape {shape} at a draw of shape "
-                f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
-            )
-        self._program = jax.jit(jax.vmap(function))
-        self._size = max(1, NUMBERS_AT_ONCE // draws.shape[2])
-        self.count = 0
-
-    def __call__(self, x: Rows) -> np.ndarray:
-        self.count += len(x)
-        parts = []
-        for start in range(0, len(x), self._size):
-            rows = x[start : start + self._size]
-            # Padded to a power of two, so that few sizes are compiled.
-            size = min(self._size, 1 << (len(rows) - 1).bit_length())
-            padded = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
-            parts.append(np.asarray(self._program(jnp.asarray(padded)), float)[: len(rows)])
-        return np.concatenate(parts)

@@ -103,7 +103,7 @@ def _one_history_error(
     base = base @ beta
     variance, count = _long_run_variance(rest + weights.mean() * base, None)
     variance = variance + weights.var() * _long_run_variance(base, None)[0]
-    return _at_least_between(values, _t_over_normal(count - 1) * np.sqrt(variance / len(rest)))
+    return at_least_between(values, _t_over_normal(count - 1) * np.sqrt(variance / len(rest)))
 
 
 def _batch_means_error(
@@ -120,7 +120,7 @@ def _batch_means_error(
     values = x.reshape(*x.shape[:2], -1)
     variance, count = _long_run_variance(values.mean(axis=0), num_batches)
     error = _t_over_normal(count - 1) * np.sqrt(variance / x.shape[1])
-    return _at_least_between(values, error).reshape(x.shape[2:])
+    return at_least_between(values, error).reshape(x.shape[2:])
 
 
 def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -141,7 +141,7 @@ def _autocorrelation_time(draws: ArrayLike) -> Float[np.ndarray, "..."]:
     return times.reshape(x.shape[2:])
 
 
-def _at_least_between(
+def at_least_between(
     values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
     """The error, or the error between chains if they are stuck in different places."""

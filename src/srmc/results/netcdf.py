@@ -13,7 +13,7 @@ from srmc.results.result import Result
 from srmc.run.keep import Kept
 from srmc.store.files import write_whole
 
-OPTIONAL = ("posterior", "base", "moments", "base_moments", "covariance")
+OPTIONAL = ("posterior", "base", "scored", "moments", "base_moments", "covariance")
 
 
 def to_arviz(result: Result) -> Any:
@@ -65,13 +65,14 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise ValueError(f"{path} is no result of srmc")
     run = json.loads(attrs["run"])
     stats, _ = _read(path, "sample_stats")
-    posterior, base, moments, base_moments, covariance = (
+    posterior, base, scored, moments, base_moments, covariance = (
         _read(path, group)[0] for group in OPTIONAL
     )
     kept = Kept(
         stats=stats or {},
         draws=posterior,
         base=base,
+        scored=scored,
         moments=_nested(moments),
         base_moments=_nested(base_moments),
         covariance=None if covariance is None else covariance["covariance"],
@@ -96,7 +97,7 @@ def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, 
 def _groups(result: Result) -> dict[str, Any]:
     """Datasets by the name of their group."""
     kept, groups = result.kept, {}
-    draws = {"posterior": kept.draws, "base": kept.base}
+    draws = {"posterior": kept.draws, "base": kept.base, "scored": kept.scored}
     for name, arrays in draws.items():
         if arrays is not None:
             groups[name] = _dataset(arrays, ("chain", "draw"))

@@ -1,20 +1,23 @@
 """The result of a run: draws or moments, statistics, and how they were made."""
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from srmc.metrics.errors import batch_means_error, repelled_error
+from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+QUANTILES = (0.05, 0.5, 0.95)
 NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
 
 
@@ -26,9 +29,10 @@ class Result:
         The arrays; `draws`, `base`, `stats`, `moments` and `covariance` are views of them.
     about
         How to repeat the run, and what it cost: settings, measured, versions, num_draws, steps,
-        seconds, gradients_of_warmup.
+        seconds, gradients_of_warmup, and in `rebalancing` the report of `srmc.rebalance`, or one
+        for each chain if they were rebalanced one by one.
     shared_history
-        Whether the chains shared one history.
+        Whether the chains shared one history, or were rebalanced together.
     interrupted
         Whether the run was stopped before its end.
     """
@@ -40,14 +44,14 @@ class Result:
 
     @property
     def draws(self) -> dict[str, Any]:
-        """Arrays (chain, draw, ...) by name; a bare array position is called "x"."""
+        """Rebalanced or repelled draws (chain, draw, ...) by name; a bare array is called "x"."""
         if self.kept.draws is None:
             raise ValueError('this run kept moments alone; sample(..., keep="draws") keeps draws')
         return self.kept.draws
 
     @property
     def base(self) -> dict[str, Any] | None:
-        """The draws of the plain kernel, if they were kept."""
+        """The draws of the plain kernel, where draws were kept and there is a plain chain."""
         return self.kept.base
 
     @property
@@ -72,8 +76,16 @@ class Result:
         return self.kept.covariance
 
     @property
+    def is_rebalanced(self) -> bool:
+        """Whether the draws are those of the plain kernel, moved."""
+        return any(report["form"] != "none" for report in self.about.get("rebalancing", ()))
+
+    @property
     def gradients(self) -> int:
-        """The number of gradients that sampling evaluated, over all chains; -1 if unknown."""
+        """The number of gradients that sampling evaluated, over all chains; -1 if unknown.
+
+        Those of rebalancing are in `about["rebalancing"]`.
+        """
         return -1 if np.any(np.asarray(self.stats["gradients"]) < 0) else self.total("gradients")
 
     def total(self, name: str) -> int:
@@ -82,13 +94,14 @@ class Result:
         return round(float(np.sum(np.asarray(self.stats[name], float) * sizes)))
 
     def summary(self, base: bool = False) -> Any:
-        """Mean, sd, standard error of the mean and quantiles of each coordinate, as a DataFrame.
+        """Mean, sd and quantiles of each coordinate, with their standard errors, as a DataFrame.
 
-        mean ± 1.96 × error is a 95% interval. The error comes from batch means over all chains
-        together, and in a repelled run from the features that the history averaged
-        (`metrics.repelled_error`); where these were not kept, batch means are an upper bound. The
-        effective sample size of a Markov chain does not apply to a repelled one. With `base`, the
-        summary is that of the plain kernel's draws.
+        `error` is that of the mean: mean ± 1.96 × error is a 95% interval; `error_sd`, `error_5%`
+        and so on are those of the others. After rebalancing they come from what the features leave
+        unexplained (`srmc.rebalanced_error`), in a repelled run from the features that the history
+        averaged (`metrics.repelled_error`), else from batch means over all chains together, which
+        for a repelled run are an upper bound. The effective sample size of a Markov chain applies
+        to neither. With `base`, the summary is that of the plain kernel's draws.
         """
         import pandas as pd
 
@@ -97,8 +110,31 @@ class Result:
         if self.kept.draws is None:
             rows, columns = self._moment_rows(base), ["mean", "sd", "error"]
         else:
-            rows, columns = self._draw_rows(base), ["mean", "sd", "error", "5%", "50%", "95%"]
+            names = [f"{q:.0%}" for q in QUANTILES]
+            rows, columns = self._draw_rows(base), ["mean", "sd", "error", *names, "error_sd"]
+            columns += [f"error_{name}" for name in names]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    def estimate(
+        self, function: Callable[[dict[str, Any]], ArrayLike]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of a function of the draws, and its standard error.
+
+        `function` takes `result.draws` and returns an array (chain, draw, ...):
+
+            mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
+        """
+        mean = np.asarray(function(self.draws), float)
+        shape = next(iter(self.draws.values())).shape[:2]
+        if mean.shape[:2] != shape:
+            raise ValueError(
+                f"function must return an array (chain, draw, ...), {shape} first, got {mean.shape}"
+            )
+        values = np.asarray(function(self.base), float) if self.base is not None else mean
+        error = self._errors.of_mean(mean.reshape(*shape, -1), values.reshape(*shape, -1)).reshape(
+            mean.shape[2:]
+        )
+        return mean.mean(axis=(0, 1)), error
 
     def _moment_rows(self, base: bool) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
@@ -111,23 +147,29 @@ class Result:
 
     def _draw_rows(self, base: bool) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
+        errors = Errors() if base else self._errors
         for name, array in ((self.base or {}) if base else self.draws).items():
-            for names, block in blocks(name, array):
-                error = batch_means_error(block) if base else self._error(block)
-                quantiles = np.quantile(block, (0.05, 0.5, 0.95), axis=(0, 1))
+            plain = array if self.base is None else self.base[name]
+            for (names, block), (_, before) in zip(
+                blocks(name, array), blocks(name, plain), strict=True
+            ):
                 mean, sd = block.mean(axis=(0, 1)), block.std(axis=(0, 1))
-                values = zip(mean, sd, error, *quantiles, strict=True)
-                rows |= dict(zip(names, values, strict=True))
+                quantiles = np.quantile(block, QUANTILES, axis=(0, 1))
+                spread = errors.of_mean((block - mean) ** 2, (before - mean) ** 2)
+                columns = (
+                    mean,
+                    sd,
+                    errors.of_mean(block, before),
+                    *quantiles,
+                    spread / np.where(sd > 0, 2 * sd, np.inf),
+                    *(errors.of_quantile(block, before, q) for q in QUANTILES),
+                )
+                rows |= dict(zip(names, zip(*columns, strict=True), strict=True))
         return rows
 
-    def _error(self, values: np.ndarray) -> np.ndarray:
-        if "features" not in self.stats:
-            errors: np.ndarray = batch_means_error(values)
-            return errors
-        features, gain, alpha = (
-            np.asarray(self.stats[name], float) for name in ("features", "gain", "alpha")
-        )
-        return repelled_error(values, features, gain, alpha, self.shared_history)
+    @functools.cached_property
+    def _errors(self) -> Errors:
+        return Errors.of(self.kept, self.about, self.shared_history)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Traces, running means and the history over time, as a figure, saved to `path` if given.

@@ -22,7 +22,10 @@ class Kept(NamedTuple):
     """What was kept of a run.
 
     draws, base
-        Arrays (chain, draw, ...) by name: the draws, and those of the base chain if asked for.
+        Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
+    scored
+        In a rebalanced run, plain draws of the unconstrained position and their scores, (chain,
+        draw, d), from which errors are computed: all of them, or of sticky chains some.
     stats
         Statistics (chain, draw), or (chain, batch) in a run that kept moments.
     moments, base_moments, covariance
@@ -34,6 +37,7 @@ class Kept(NamedTuple):
     stats: dict[str, np.ndarray]
     draws: dict[str, Any] | None = None
     base: dict[str, Any] | None = None
+    scored: dict[str, np.ndarray] | None = None
     moments: Named | None = None
     base_moments: Named | None = None
     covariance: np.ndarray | None = None

@@ -15,6 +15,7 @@ from srmc.core.repel import repel
 from srmc.core.strength import Strength
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
+from srmc.store.checkpoint import IN_MEMORY
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
 from srmc.tune.tuner import Alpha, Tuner
@@ -34,8 +35,8 @@ class Keep:
     statistics
         A function of a draw's values by name that returns more values by name.
     base
-        Whether to keep the draws of the plain kernel as well, which repellence in the moving
-        frame does not change.
+        Whether to keep moments of the plain kernel's draws as well, which repellence in the
+        moving frame does not change. Where draws are kept, those of the plain kernel always are.
     """
 
     keep: str = "draws"
@@ -79,6 +80,21 @@ class Plan:
     @property
     def is_auto(self) -> bool:
         return isinstance(self.alpha, str)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing repels the draws."""
+        given = isinstance(self.alpha, float | int) and self.alpha == 0
+        return given and (self.repellence is None or "alpha" not in self.repellence)
+
+    def rebalances(self, dim: int) -> bool:
+        """Whether the plain kernel runs, and its draws are rebalanced in the end.
+
+        Draws that would not fit into memory are repelled as they are made.
+        """
+        is_open = self.space is None and self.is_auto and self.repellence is None
+        size = 8 * 2 * dim * self.num_draws * self.num_chains  # draws and scores, in bytes
+        return is_open and self.keep.keep == "draws" and size <= IN_MEMORY
 
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""

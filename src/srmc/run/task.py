@@ -5,9 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from srmc._types import Array, Float, Position, PRNGKey
 from srmc._versions import versions
+from srmc.core.kernel import caches
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength
 from srmc.models.problem import Problem
@@ -20,17 +22,24 @@ from srmc.tune.measure import warn_of_offset
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
-    """The task of running the repelled kernel on all chains and keeping what was asked for."""
+    """The task of running the kernel on all chains and keeping what was asked for."""
+    if plan.rebalances(dim_of(tuned.positions)):
+        algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, alpha=0.0)
+        layout = lay_out(plan.num_chains, shared=False)
+        return Task(algorithm, rng_key, layout, _unconstrained, plan.keep.thin)
     repellence = _repellence(plan, tuner, tuned)
     algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
     is_tuned = plan.repellence is None and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
 
+    has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
+    with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
+
     def record(state: RepelState) -> Recorded:
-        base = _values(problem, plan, state.inner_state.position) if plan.keep.base else None
+        base = values_of(problem, plan, state.inner_state.position) if with_base else None
         features = _features(plan, tuner.features(state, tuned.loop)) if with_features else None
-        return Recorded(_values(problem, plan, state.position), base, features)
+        return Recorded(values_of(problem, plan, state.position), base, features)
 
     return Task(algorithm, rng_key, layout, record, plan.keep.thin)
 
@@ -50,7 +59,21 @@ def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
     return tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
 
 
-def _values(problem: Problem, plan: Plan, position: Position) -> dict[str, Array]:
+def dim_of(positions: Position) -> int:
+    """The number of coordinates of a position, of positions (chain, ...)."""
+    return sum(leaf[0].size for leaf in jax.tree.leaves(positions))
+
+
+def _unconstrained(state: RepelState) -> Recorded:
+    """The position, and the score that the kernel cached."""
+    inner = state.inner_state
+    found = {"position": ravel_pytree(inner.position)[0]}
+    if caches(inner, "logdensity_grad"):
+        found["score"] = ravel_pytree(inner.logdensity_grad)[0]
+    return Recorded(found)
+
+
+def values_of(problem: Problem, plan: Plan, position: Position) -> dict[str, Array]:
     """A draw's values by name, in the user's space."""
     values = problem.values(position)
     more = plan.keep.statistics
@@ -68,10 +91,11 @@ def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, "
 def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
     """What a checkpoint records about its run; a run that resumes it must match."""
     first = jax.tree.map(lambda x: x[0], positions)
-    kept = {k: np.asarray(v, float) for k, v in _values(problem, plan, first).items()}
+    kept = {k: np.asarray(v, float) for k, v in values_of(problem, plan, first).items()}
     return {
         "settings": plan.settings()
         | {
+            "rebalances": plan.rebalances(dim_of(positions)),
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",
         },

@@ -9,6 +9,7 @@ from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run.plan import Plan
 from srmc.run.settle import settle
+from srmc.run.task import dim_of
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner, rule, tune
 
@@ -38,7 +39,7 @@ def warm_up(
             pilots,
             num_warmup=plan.num_warmup,
             num_samples=plan.num_samples,
-            alpha=plan.alpha,
+            alpha=0.0 if plan.rebalances(dim_of(positions)) else plan.alpha,
             together=plan.num_chains if plan.shared_history else 1,
         )
         half = plan.num_warmup // 2

@@ -53,6 +53,7 @@ RECIPES = {
     "nuts": Recipe(samplers.nuts, blackjax.nuts, rule.ACCEPTANCE["nuts"], 10, True),
 }
 WITH_LEAPFROGS = ("hmc", "jittered_hmc")
+UNADJUSTED = ("ula", "uld")  # whose draws are not quite of the target
 
 
 @dataclasses.dataclass(frozen=True)

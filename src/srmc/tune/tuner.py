@@ -118,6 +118,14 @@ def tune(
     `srmc.sample` and the studies all call this function. It can be traced.
     """
     warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup)
+    if isinstance(alpha, float | int) and alpha == 0:
+        return Tuned(
+            positions=warmup.positions,
+            parameters=warmup.parameters,
+            loop=tuner.no_loop,
+            gradients=warmup.gradients,
+            extra_gradients=0,
+        )
     measure = functools.partial(
         tuner.measure, num_samples=num_samples, spacing=warmup.spacing, together=together
     )

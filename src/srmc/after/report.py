@@ -1,0 +1,123 @@
+"""What `srmc.rebalance` reports: what was done, and the gain to expect."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from srmc.after.assumption import Finding
+from srmc.after.transport import Coordinates, Form, Rows, Weights, hermite
+from srmc.metrics.errors import batch_means_error
+
+
+class Residual(NamedTuple):
+    """Root mean squares of the mean features of a group, in units of their standard deviations."""
+
+    shift: float
+    linear: float
+    marginal: float
+
+
+class Expected(NamedTuple):
+    """Variances of averages after rebalancing over those before, as far as features explain them.
+
+    They are averages over coordinates, for means, variances, and the quantiles at 5, 50 and 95%.
+    Coefficients are fitted to the same draws, so that they are optimistic where draws are few.
+    """
+
+    means: float
+    variances: float
+    quantiles: float
+
+
+class Report(NamedTuple):
+    """What `rebalance` did.
+
+    form
+        The fields of the map; "none" if the draws stayed as they were.
+    reason
+        Why a simpler form was taken than the first that was tried, or none; empty otherwise.
+    iterations, gradients
+        Iterations of the map that was taken; gradients evaluated, over all draws and all tries.
+    before, after
+        Mean features before the first and after the last iteration.
+    left
+        The mean features that are left, with the noise of scoring some draws only, over those
+        before.
+    typical_move, largest_move
+        Root mean square over draws and coordinates, and the largest, in standard deviations.
+    every
+        One in so many draws was scored to begin with: all of them, unless the chains are sticky
+        and their scores were not known.
+    stayed
+        The number of draws that could not be moved.
+    findings
+        What the checks of the assumption E[feature] = 0 found.
+    expected
+        The gain to be expected.
+    """
+
+    form: str
+    reason: str
+    iterations: int
+    gradients: int
+    before: Residual
+    after: Residual
+    left: Residual
+    typical_move: float
+    largest_move: float
+    every: int
+    stayed: int
+    findings: tuple[Finding, ...]
+    expected: Expected
+
+
+def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows) -> Expected:
+    """What regressions on the features of this form leave of the long-run variances."""
+    s = np.where(np.isfinite(s), s, 0.0) * at.scale
+    z, own = at.standardise(x), at.regress(s)
+    shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
+    ratios: list[list[float]] = [[], [], []]
+    for i in shown:
+        features = [own[:, i]]
+        if form.linear != "shift":
+            features.append(1 + z[:, i] * own[:, i])
+        if form.order >= 2:
+            values, slopes = hermite(z[:, i : i + 1], form.order)
+            features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
+        phi = np.stack(features, axis=1)
+        levels = np.quantile(z[:, i], (0.05, 0.5, 0.95))
+        for found, f in zip(
+            ratios,
+            (z[:, i : i + 1], z[:, i : i + 1] ** 2, (z[:, i : i + 1] < levels).astype(float)),
+            strict=True,
+        ):
+            centred = f - f.mean(axis=0)
+            rest = centred - phi @ np.linalg.lstsq(phi, centred, rcond=None)[0]
+            before, after = (batch_means_error(v.reshape(*shape[:2], -1)) for v in (f, rest))
+            known = before > 1e-9 * np.max(np.abs(f))
+            found.append(
+                float(np.mean(np.where(known, after / np.where(known, before, 1), 1) ** 2))
+            )
+    return Expected(*(float(np.mean(found)) for found in ratios))
+
+
+def residual(means: Weights) -> Residual:
+    size = lambda v: float(np.sqrt(np.mean(v**2))) if v.size else 0.0
+    return Residual(*(size(part) for part in means))
+
+
+def left(before: Residual, after: Residual, noise: Residual) -> Residual:
+    """What is left of mean features, with its noise, over what was there before."""
+    share = lambda b, a, n: min(1.0, float(np.hypot(a, n)) / b) if b > 0 else 0.0
+    return Residual(*map(share, before, after, noise))
+
+
+def nothing(
+    reason: str, gradients: int, findings: tuple[Finding, ...] = (), stayed: int = 0
+) -> Report:
+    """The report of a run whose draws stay as they were."""
+    none, all_left = Residual(0.0, 0.0, 0.0), Residual(1.0, 1.0, 1.0)
+    expected = Expected(1.0, 1.0, 1.0)
+    return Report(
+        "none", reason, 0, gradients, none, none, all_left, 0.0, 0.0, 1, stayed, findings, expected
+    )

@@ -1,0 +1,73 @@
+"""The standard errors of a result's estimates, by the way in which its draws were made."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from srmc._types import Float
+from srmc.after.errors import Features, active_features, error_beside
+from srmc.after.report import Residual
+from srmc.metrics.errors import batch_means_error, repelled_error
+from srmc.run.keep import Kept
+
+Block = Float[np.ndarray, "chain draw k"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """Standard errors of means and quantiles: from batch means, unless features tell more.
+
+    rebalanced
+        The features of each map, and the number of draws per draw that has features.
+    repelled
+        The features that the history averaged, its gain and alpha, and whether it was shared.
+    """
+
+    rebalanced: tuple[list[Features], int] | None = None
+    repelled: tuple[Any, ...] | None = None
+
+    @staticmethod
+    def of(kept: Kept, about: dict[str, Any], shared: bool) -> "Errors":
+        """The errors of what a run kept."""
+        reports = about.get("rebalancing") or []
+        if kept.scored is not None and any(r["form"] != "none" for r in reports):
+            x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
+            split = lambda v: np.array_split(v, len(reports))
+            features = [
+                active_features(own, score, report["form"], Residual(**report["left"]))
+                for own, score, report in zip(split(x), split(s), reports, strict=True)
+            ]
+            return Errors(rebalanced=(features, reports[0]["every"]))
+        if "features" in kept.stats:
+            names = ("features", "gain", "alpha")
+            found = (np.asarray(kept.stats[name], float) for name in names)
+            return Errors(repelled=(*found, shared))
+        return Errors()
+
+    def of_mean(self, draws: Block, base: Block) -> Float[np.ndarray, " k"]:
+        """The error of the mean over `draws`, which are `base` before they were moved."""
+        if self.rebalanced is not None:
+            features, every = self.rebalanced
+            parts = np.array_split(base[:, ::every], len(features))
+            errors = [error_beside(own, phi) for own, phi in zip(parts, features, strict=True)]
+            return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
+        if self.repelled is not None:
+            return repelled_error(draws, *self.repelled)
+        error: np.ndarray = batch_means_error(draws)
+        return error
+
+    def of_quantile(self, draws: Block, base: Block, q: float) -> Float[np.ndarray, " k"]:
+        """The error of a quantile: that of its probability, by the spread of draws about it."""
+        flat = draws.reshape(-1, draws.shape[2])
+        level = np.quantile(flat, q, axis=0)
+        error = self.of_mean((draws <= level).astype(float), (base <= level).astype(float))
+        error = np.maximum(error, 0.5 / len(flat))  # between two draws a quantile is not known
+        low, high = (_each(flat, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
+        half: np.ndarray = (high - low) / 2
+        return half
+
+
+def _each(flat: Float[np.ndarray, "n k"], q: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """A quantile of each column at its own level."""
+    return np.array([np.quantile(x, p) for x, p in zip(flat.T, q, strict=True)])
