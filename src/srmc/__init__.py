@@ -3,8 +3,10 @@
 from srmc import discrete, kernels, metrics, run, targets, theory, tune
 from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
+from srmc.after.errors import rebalanced_error
 from srmc.after.rebalance import rebalance
 from srmc.after.rebalancing import rebalancing
+from srmc.after.report import Report as Rebalancing
 from srmc.after.reweight import reweight
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
@@ -44,6 +46,7 @@ __all__ = [
     "Keep",
     "Model",
     "Ordinal",
+    "Rebalancing",
     "RepelInfo",
     "RepelState",
     "Result",
@@ -76,6 +79,7 @@ __all__ = [
     "nuts",
     "paper_settings",
     "rebalance",
+    "rebalanced_error",
     "rebalancing",
     "repel",
     "repelled",

@@ -14,8 +14,8 @@ import numpy as np
 from srmc._checks import check_number
 from srmc._progress import progress_bar
 from srmc._versions import versions
-from srmc.after.finish import as_record, rebalance_run
-from srmc.after.report import Report
+from srmc.after.finish import rebalance_run
+from srmc.after.report import Report, as_record
 from srmc.core.strength import Strength
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem

@@ -10,11 +10,11 @@ def test_quick_coverage_and_its_page(tmp_path):
     ran = CliRunner().invoke(app, ["bench", "coverage", "--quick", "--out", str(rows)])
     assert ran.exit_code == 0, ran.output
     (row,) = json.loads(rows.read_text())
-    assert 0.75 < row["repelled"]["coverage"] <= 1
-    assert row["batch means"]["coverage"] >= row["repelled"]["coverage"]
+    for what in ("means", "variances", "quantiles"):
+        assert 0.75 < row[f"rebalanced, {what}"]["coverage"] <= 1
     made = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
     assert made.exit_code == 0, made.output
-    assert "| mala | logistic |" in page.read_text()
+    assert "| nuts | logistic, 100 draws |" in page.read_text()
 
 
 def test_bad_names_are_refused():

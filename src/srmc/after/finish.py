@@ -83,11 +83,3 @@ def _by_name(
     ]
     join = lambda *v: np.concatenate(v)[: len(rows)].reshape(*draws.shape[:2], *v[0].shape[1:])
     return {name: join(*(part[name] for part in parts)) for name in parts[0]}
-
-
-def as_record(report: Report) -> dict[str, Any]:
-    """A report as plain values, for files."""
-    plain = report._asdict()
-    for name in ("before", "after", "left", "expected"):
-        plain[name] = plain[name]._asdict()
-    return plain | {"findings": [finding._asdict() for finding in report.findings]}

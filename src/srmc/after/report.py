@@ -1,6 +1,6 @@
 """What `srmc.rebalance` reports: what was done, and the gain to expect."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,3 +121,19 @@ def nothing(
     return Report(
         "none", reason, 0, gradients, none, none, all_left, 0.0, 0.0, 1, stayed, findings, expected
     )
+
+
+def as_record(report: Report) -> dict[str, Any]:
+    """A report as plain values, for files."""
+    plain = report._asdict()
+    for name in ("before", "after", "left", "expected"):
+        plain[name] = plain[name]._asdict()
+    return plain | {"findings": [finding._asdict() for finding in report.findings]}
+
+
+def from_record(record: dict[str, Any]) -> Report:
+    """The report that `as_record` returned the values of."""
+    nested: dict[str, Any] = {k: Residual(**record[k]) for k in ("before", "after", "left")}
+    nested["expected"] = Expected(**record["expected"])
+    findings = tuple(Finding(**finding) for finding in record["findings"])
+    return Report(**record | nested | {"findings": findings})

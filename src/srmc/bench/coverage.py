@@ -1,23 +1,55 @@
 """Do the 95% intervals of a result contain the truth 95% of the time?"""
 
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 import srmc
 from srmc._types import Array, PRNGKey
-from srmc.bench.study import flatten
-from srmc.metrics import batch_means_error, repelled_error
-from srmc.targets import Target
-from srmc.tune import Continuous
+from srmc.bench.errors import QUANTILES, Truth
+from srmc.bench.rebalance import find_rebalanced_truth, plain_runs, rebalanced
+from srmc.bench.study import Case, flatten
+from srmc.results.errors import Errors
+from srmc.targets import Moments, Target
 
-TARGETS: dict[str, Callable[[], Target]] = {
-    "gaussian-10": lambda: srmc.targets.gaussian(10),
-    "logistic": srmc.targets.logistic,
-    "eight-schools": srmc.targets.eight_schools,
-    "student-t": srmc.targets.student_t,
+
+def log_gamma(shape: float, dim: int = 5) -> Target:
+    """Logarithms of independent gamma variables, strongly skewed where the shape is small."""
+    one = jnp.ones(dim)
+    exact = (special.digamma(shape), special.polygamma(1, shape), 0.0)
+
+    def sample(key: PRNGKey) -> Array:
+        drawn: Array = jax.random.loggamma(key, shape * one)
+        return drawn
+
+    return Target(
+        name=f"log gamma, shape {shape:g}",
+        about="logarithms of gamma variables",
+        logdensity_fn=lambda x: jnp.sum(shape * x - jnp.exp(x)),
+        position=0 * one,
+        sample=sample,
+        find_moments=lambda: Moments(*(np.full(dim, value) for value in exact)),
+    )
+
+
+class Setting(NamedTuple):
+    """A target, and the number of draws per chain."""
+
+    target: Callable[[], Target]
+    num_samples: int = 1000
+
+
+TARGETS = {
+    "gaussian-10": Setting(lambda: srmc.targets.gaussian(10)),
+    "logistic": Setting(srmc.targets.logistic),
+    "eight-schools": Setting(srmc.targets.eight_schools),
+    "log-gamma": Setting(lambda: log_gamma(0.3)),
+    "logistic, 100 draws": Setting(srmc.targets.logistic, 100),
 }
 
 
@@ -27,83 +59,73 @@ def coverage(
     *,
     replicates: int = 500,
     chains: int = 4,
-    num_samples: int = 1000,
     seed: int = 0,
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """The coverage of 95% intervals for means, in runs tuned as `srmc.sample` tunes them."""
-    names = targets or (["logistic"] if quick else list(TARGETS))
-    kernels = kernels or (["mala"] if quick else ["nuts"])
+    """The coverage of 95% intervals for means, standard deviations and quantiles."""
+    names = targets or (["logistic, 100 draws"] if quick else list(TARGETS))
+    kernels = kernels or ["nuts"]
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
-    tuners = [Continuous(name) for name in kernels]  # which name what they do not know
-    if quick:
-        replicates = 12
     rows: list[dict[str, Any]] = []
     for name in names:
-        for tuner in tuners:
-            total = len(names) * len(tuners)
-            on_progress("coverage", len(rows), total, f"{tuner.kernel} on {name}")
-            row = _row(TARGETS[name](), tuner, replicates, chains, num_samples, seed)
-            rows.append({"target": name, "kernel": tuner.kernel} | row)
+        target, num_samples = TARGETS[name].target(), TARGETS[name].num_samples
+        truth = find_rebalanced_truth(target, quick)
+        for kernel in kernels:
+            on_progress("coverage", len(rows), len(names) * len(kernels), f"{kernel} on {name}")
+            case = Case(kernel, 1000, num_samples)
+            row = _row(target, truth, case, chains, 12 if quick else replicates, seed)
+            rows.append({"target": name, "kernel": kernel} | row)
     on_progress("coverage", len(rows), len(rows), "")
     return rows
 
 
 def _row(
-    target: Target, tuner: Continuous, replicates: int, chains: int, num_samples: int, seed: int
+    target: Target, truth: Truth, case: Case, chains: int, replicates: int, seed: int
 ) -> dict[str, Any]:
     flat = flatten(target)
-    mean = np.asarray(flat.mean, float)
-
-    def one(key: PRNGKey) -> tuple[Array, ...]:
-        start_key, warm_key, init_key, run_key = jax.random.split(key, 4)
-        starts = jax.vmap(flat.start)(jax.random.split(start_key, chains))
-        size = {"num_warmup": 1000, "num_samples": num_samples, "together": chains}
-        tuned = srmc.tune.tune(tuner, flat.logdensity_fn, warm_key, starts, **size)
-        options = tuner.repellence(tuned.loop, num_samples, "auto")
-        options["history_axis"] = srmc.run.CHAINS
-        algorithm = tuner.build(flat.logdensity_fn, tuned.parameters, **options)
-        states = jax.vmap(algorithm.init)(tuned.positions, jax.random.split(init_key, chains))
-
-        def record(state: srmc.RepelState) -> tuple[Any, ...]:
-            seen = tuner.features(state, tuned.loop)
-            return state.position, state.inner_state.position, seen
-
-        _, recorded, stats = srmc.run.run(algorithm, run_key, states, num_samples, record=record)
-        return *recorded, stats.gain, stats.alpha
-
-    keys = jax.random.split(jax.random.key(seed), replicates)
-    batch = max(n for n in range(1, 11) if replicates % n == 0)
-    program = jax.jit(
-        lambda keys: jax.lax.map(one, keys, batch_size=batch), compiler_options=srmc.run.in_order()
-    )
-    held: dict[str, list[np.ndarray]] = {"plain": [], "repelled": [], "batch means": []}
-    errors, reported = [], []
-    for first in range(0, replicates, 10 * batch):  # as many as fit into memory
-        out = program(keys[first : first + 10 * batch])
-        for run in zip(*(np.asarray(x, float) for x in out), strict=True):
-            draws, base, seen, gain, alpha = (np.swapaxes(x, 0, 1) for x in run)
-            error = repelled_error(draws, seen, gain, alpha, shared=True)
-            off, base_off = (np.abs(x.mean(axis=(0, 1)) - mean) for x in (draws, base))
-            held["repelled"].append(off < 1.96 * error)
-            held["batch means"].append(off < 1.96 * batch_means_error(draws))
-            held["plain"].append(base_off < 1.96 * batch_means_error(base))
-            errors.append(off**2)
-            reported.append(error**2)
+    offs: dict[str, list[np.ndarray]] = {}  # in units of the reported errors
+    for x, s, _ in plain_runs(flat, case, chains, replicates, seed):
+        moved, report = rebalanced(flat, case, x, s)
+        draws, base = (np.asarray(v, float) for v in (moved, x))
+        ours = Errors.of_rebalanced(base, np.asarray(s, float), [report])
+        for side, values, errors in (("plain", base, Errors()), ("rebalanced", draws, ours)):
+            for what, off in _offs(values, base, errors, truth).items():
+                offs.setdefault(f"{side}, {what}", []).append(off)
     row: dict[str, Any] = {
         "replicates": replicates,
         "chains": chains,
-        "draws_per_chain": num_samples,
-        "error_over_reported": float(np.sqrt(np.mean(np.mean(errors, 0) / np.mean(reported, 0)))),
+        "draws_per_chain": case.num_samples,
     }
-    for side, found in held.items():
-        share = np.mean(found, axis=1)  # over coordinates, which are not independent
-        row[side] = {"coverage": float(np.mean(share)), "error": _standard_error(share)}
+    for name, found in offs.items():
+        share = np.mean(np.abs(found) < 1.96, axis=1)  # coordinates are not independent
+        row[name] = {
+            "coverage": float(np.mean(share)),
+            "error": float(np.std(share, ddof=1) / np.sqrt(len(share))),
+            "off_over_reported": float(np.sqrt(np.median(np.mean(np.square(found), axis=0)))),
+        }
     return row
 
 
-def _standard_error(x: np.ndarray) -> float:
-    return float(np.std(x, ddof=1) / np.sqrt(len(x)))
+def _offs(
+    draws: np.ndarray, base: np.ndarray, errors: Errors, truth: Truth
+) -> dict[str, np.ndarray]:
+    """Estimates minus the truth over their standard errors."""
+    mean = draws.mean(axis=(0, 1))
+    variance = np.square(draws - mean).mean(axis=(0, 1))
+    squares = (np.square(v - mean) for v in (draws, base))
+    flat = draws.reshape(-1, draws.shape[2])
+    assert truth.quantiles is not None
+    quantiles = [
+        (np.quantile(flat, q, axis=0) - known) / errors.of_quantile(draws, base, q)
+        for q, known in zip(QUANTILES, np.asarray(truth.quantiles, float), strict=True)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "means": (mean - np.asarray(truth.mean, float)) / errors.of_mean(draws, base),
+            "variances": (variance - np.asarray(truth.variance, float)) / errors.of_mean(*squares),
+            "quantiles": np.concatenate(quantiles),
+        }

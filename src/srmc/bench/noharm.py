@@ -5,26 +5,10 @@ from typing import Any
 
 import optax
 
-import srmc
+from srmc.bench.rebalance import compare, find_rebalanced_truth
 from srmc.bench.study import Alpha, Case, find_truth, study
-from srmc.targets import Target
+from srmc.bench.targets import TARGETS
 
-TARGETS: dict[str, Callable[[], Target]] = {
-    "gaussian-10": lambda: srmc.targets.gaussian(10),
-    "gaussian-200": lambda: srmc.targets.gaussian(200),
-    "ellipsoid-50": lambda: srmc.targets.ellipsoid(50, 1e4),
-    "rotated-20": lambda: srmc.targets.ellipsoid(20, 100.0, rotate=True),
-    "logistic": srmc.targets.logistic,
-    "breast-cancer": srmc.targets.breast_cancer,
-    "eight-schools": srmc.targets.eight_schools,
-    "eight-schools-centred": lambda: srmc.targets.eight_schools(centred=True),
-    "banana": srmc.targets.banana,
-    "funnel": srmc.targets.funnel,
-    "student-t": srmc.targets.student_t,
-    "mixture": lambda: srmc.targets.mixture((0.7, 0.3), ((-1.5, 0.0), (1.5, 0.0)), (0.7, 0.7)),
-    "cox-256": srmc.targets.cox,
-    "ellipsoid-1000": lambda: srmc.targets.ellipsoid(1000, 100.0),
-}
 LARGEST = 256  # dimensions up to which all functionals are measured
 CASES = {
     "mh": Case("mh", 5000, 20_000),
@@ -61,7 +45,7 @@ def noharm(
     rows: list[dict[str, Any]] = []
     for name in names:
         target = TARGETS[name]()
-        truth = None
+        truth = rebalanced = None
         for kernel in kernels:
             on_progress("noharm", len(rows), len(kernels) * len(names), f"{kernel} on {name}")
             case = CASES[kernel]
@@ -86,6 +70,15 @@ def noharm(
                 beside=alone,
                 seed=seed,
             )
+            if alpha == "auto":
+                against = rebalanced or find_rebalanced_truth(target, quick)
+                rebalanced = against
+                more = compare(target, against, case, num_chains, row["replicates"], seed)
+                row["errors"] |= {
+                    "rebalanced": more["errors"]["rebalanced, equal cost"],
+                    "zv2 beside": more["errors"]["control variates"],
+                }
+                row["rebalancing_gradients"] = more["rebalancing_gradients_per_draw"]
             rows.append({"target": name} | row)
     on_progress("noharm", len(rows), len(rows), "")
     return rows

@@ -1,6 +1,7 @@
 """What rebalancing adds to plain NUTS: errors on the same draws, and at equal cost."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -10,17 +11,16 @@ import numpy as np
 import srmc
 from srmc._types import Array, Float, PRNGKey
 from srmc.bench.errors import Truth, control_variate_errors, errors_of, ratio_error
-from srmc.bench.noharm import TARGETS
 from srmc.bench.study import Case, Flat, Replicate, flatten
+from srmc.bench.targets import TARGETS
 from srmc.targets import Target
-
-COST = 8  # gradients per draw that rebalancing takes at most, where the kernel's scores are kept
 
 
 def rebalance(
     targets: Sequence[str] | None = None,
     kernels: Sequence[str] | None = None,
     *,
+    num_chains: int = 1,
     num_samples: int = 1000,
     replicates: int = 48,
     seed: int = 0,
@@ -36,98 +36,117 @@ def rebalance(
     rows = []
     for done, (name, kernel) in enumerate(jobs):
         on_progress("rebalance", done, len(jobs), f"{kernel} on {name}")
-        case = Case(kernel, 500 if quick else 1000, 200 if quick else num_samples)
-        row = compare(TARGETS[name](), case, 4 if quick else replicates, seed, quick)
+        warmup = 500 if quick else 5000 if kernel in ("mala", "mh", "ula") else 1000
+        case = Case(kernel, warmup, 200 if quick else num_samples)
+        target = TARGETS[name]()
+        truth = find_rebalanced_truth(target, quick)
+        row = compare(target, truth, case, num_chains, 4 if quick else replicates, seed)
         rows.append({"target": name} | row)
     on_progress("rebalance", len(jobs), len(jobs), "")
     return rows
 
 
 def compare(
-    target: Target, case: Case, replicates: int, seed: int = 0, quick: bool = False
+    target: Target, truth: Truth, case: Case, num_chains: int, replicates: int, seed: int = 0
 ) -> dict[str, Any]:
     """Plain draws of one kernel, rebalanced, reweighted, and with control variates."""
     flat = flatten(target)
-    truth = _truth(target, flat, quick)
-    draws, scores, cost = _plain_runs(flat, case, replicates, seed)
-    score, errors = jax.grad(flat.logdensity_fn), dict[str, list[dict[str, float]]]()
-    per_draw = float(np.mean(cost)) / case.num_samples
-    affordable = max(20, int(case.num_samples * per_draw / (per_draw + COST)))
-    reports = []
-    for x, s in zip(draws, scores, strict=True):
-        out, report = _rebalanced(flat, score, x, s)
-        reports.append(report)
-        less, _ = _rebalanced(flat, score, x[:affordable], s[:affordable])
+    errors, reports = dict[str, list[dict[str, float]]](), []
+    costs = []
+    for x, s, cost in plain_runs(flat, case, num_chains, replicates, seed):
+        moved, report = rebalanced(flat, case, x, s)
+        # As many draws as the plain run affords, rebalancing included.
+        share = cost / (cost + report.gradients / num_chains)
+        less = max(20, int(share * case.num_samples))
+        fewer, _ = rebalanced(flat, case, x[:, :less], s[:, :less])
         sides = {
             "plain": _errors(x, truth),
-            "rebalanced": _errors(out, truth),
-            "rebalanced, equal cost": _errors(less, truth),
+            "rebalanced": _errors(moved, truth),
+            "rebalanced, equal cost": _errors(fewer, truth),
             "reweighted": _weighted_errors(x, srmc.reweight(x, s), truth),
             "control variates": _controlled(x, s, truth),
         }
         for side, found in sides.items():
             errors.setdefault(side, []).append(found)
+        reports.append(report)
+        costs.append(cost)
     by_name = {
         side: {k: np.array([one[k] for one in found]) for k in found[0]}
         for side, found in errors.items()
     }
+    gradients = np.mean([r.gradients for r in reports]) / (num_chains * case.num_samples)
     return {
         "kernel": case.kernel,
+        "chains": num_chains,
         "draws": case.num_samples,
         "replicates": replicates,
         "seed": seed,
         "dim": flat.mean.size,
-        "gradients_per_draw": per_draw,
-        "rebalancing_gradients_per_draw": float(
-            np.mean([r.gradients for r in reports]) / case.num_samples
-        ),
+        "gradients_per_draw": float(np.mean(costs)) / case.num_samples,
+        "rebalancing_gradients_per_draw": float(gradients),
         "forms": {f: sum(r.form == f for r in reports) for f in {r.form for r in reports}},
         "failed_checks": sum(any(f.failed for f in r.findings) for r in reports),
         "errors": {
-            side: {
-                k: {
-                    "ratio": float(e.mean() / by_name["plain"][k].mean()),
-                    "error": ratio_error(by_name["plain"][k], e),
-                }
-                for k, e in found.items()
-            }
+            side: {k: _against(by_name["plain"][k], e) for k, e in found.items()}
             for side, found in by_name.items()
         },
     }
 
 
-def _rebalanced(flat: Flat, score: Any, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Any]:
-    return srmc.rebalance(
-        x, score, scores=s, logdensity_fn=flat.logdensity_fn, report=True, progress=False
-    )
+def _against(plain: np.ndarray, e: np.ndarray) -> dict[str, float]:
+    return {"ratio": float(e.mean() / plain.mean()), "error": ratio_error(plain, e)}
 
 
-def _plain_runs(
-    flat: Flat, case: Case, replicates: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws and scores (replicate, draw, d) of tuned plain chains, and the cost of each run."""
-    replicate = Replicate(flat, case, 1)
+def rebalanced(
+    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray
+) -> tuple[np.ndarray, srmc.Rebalancing]:
+    """The draws of a run, rebalanced as `srmc.sample` does it; MH has no scores at hand."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what stayed as it was is in the report
+        moved, report = srmc.rebalance(
+            x,
+            jax.grad(flat.logdensity_fn),
+            scores=None if case.kernel == "mh" else s,
+            logdensity_fn=flat.logdensity_fn,
+            report=True,
+            progress=False,
+        )
+    assert not isinstance(report, list)
+    return moved, report
+
+
+def plain_runs(
+    flat: Flat, case: Case, num_chains: int, replicates: int, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Draws and scores (chain, draw, d) of tuned plain chains, and the gradients per chain."""
+    replicate = Replicate(flat, case, num_chains)
 
     def one(key: PRNGKey) -> tuple[Array, Array, Array]:
         ran = replicate.run(*replicate.tune(key, 0.0), {"alpha": 0.0})
-        return ran.draws[:, 0], ran.scores[:, 0], jnp.sum(ran.cost)
+        return jnp.swapaxes(ran.draws, 0, 1), jnp.swapaxes(ran.scores, 0, 1), jnp.sum(ran.cost)
 
+    batch = min(8, replicates)
     program = jax.jit(
-        lambda keys: jax.lax.map(one, keys, batch_size=min(8, replicates)),
+        lambda keys: jax.lax.map(one, keys, batch_size=batch),
         compiler_options=srmc.run.in_order(),
     )
-    draws, scores, cost = program(jax.random.split(jax.random.key(seed), replicates))
-    if case.kernel == "mh":
-        scores = jax.jit(jax.vmap(jax.vmap(jax.grad(flat.logdensity_fn))))(draws)
-    return np.asarray(draws), np.asarray(scores), np.asarray(cost)
+    scored = jax.jit(jax.vmap(jax.vmap(jax.vmap(jax.grad(flat.logdensity_fn)))))
+    keys = jax.random.split(jax.random.key(seed), replicates)
+    for first in range(0, replicates, batch):  # as many as fit into memory
+        draws, scores, cost = program(keys[first : first + batch])
+        if case.kernel == "mh":
+            scores = scored(draws)
+        for x, s, spent in zip(*map(np.asarray, (draws, scores, cost)), strict=True):
+            yield x, s, float(spent)
 
 
-def _truth(target: Target, flat: Flat, quick: bool) -> Truth:
+def find_rebalanced_truth(target: Target, quick: bool = False) -> Truth:
     """Exact moments where they are known in closed form; the rest from a long rebalanced run.
 
     Its errors are some hundred times below those of a run of 1,000 draws, and where exact draws
     can be had these take its place.
     """
+    flat = flatten(target)
     key, dim = jax.random.key(99), flat.mean.size
     if target.sample is not None:
         size = min(2**18 if quick else 2**20, 2**26 // dim)
@@ -144,18 +163,20 @@ def _truth(target: Target, flat: Flat, quick: bool) -> Truth:
 
 
 def _errors(x: np.ndarray, truth: Truth) -> dict[str, float]:
-    found = errors_of(jnp.asarray(x)[:, None], jnp.ones(len(x), bool), truth)
+    draws = jnp.swapaxes(jnp.asarray(x), 0, 1)
+    found = errors_of(draws, jnp.ones(len(draws), bool), truth)
     return {k: float(v) for k, v in found.items()}
 
 
 def _controlled(x: np.ndarray, s: np.ndarray, truth: Truth) -> dict[str, float]:
-    found = control_variate_errors(jnp.asarray(x)[:, None], jnp.asarray(s)[:, None], 2, truth)
+    found = control_variate_errors(jnp.asarray(x), jnp.asarray(s), 2, truth)
     return {k: float(v) for k, v in found.items()}
 
 
 def _weighted_errors(
-    x: np.ndarray, weights: Float[np.ndarray, " draw"], truth: Truth
+    x: np.ndarray, weights: Float[np.ndarray, "chain draw"], truth: Truth
 ) -> dict[str, float]:
+    x, weights = x.reshape(-1, x.shape[2]), weights.ravel()
     sd = np.sqrt(np.asarray(truth.variance, float))
     y = (x - np.asarray(truth.mean)) / sd
     second = (weights[:, None] * y).T @ y

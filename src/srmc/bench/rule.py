@@ -4,8 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from srmc.bench.noharm import CASES, TARGETS
+from srmc.bench.noharm import CASES
 from srmc.bench.study import study
+from srmc.bench.targets import TARGETS
 from srmc.tune import rule as constants
 
 # Where each constant has a say: a kernel, and targets on which it acts.

@@ -98,43 +98,44 @@ def discrete_page(rows: list[dict[str, Any]]) -> str:
     return note + "\n" + "\n".join(lines) + "\n"
 
 
+COVERED = ("means", "variances", "quantiles")
+
+
 def coverage_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
     """A heading, and a line per row of `srmc bench coverage`."""
-    sides = ("repelled", "batch means", "plain")
-    lines = [["kernel", "target", *sides, "error over reported"]]
+    names = [f"{side}, {what}" for side in ("rebalanced", "plain") for what in COVERED]
+    lines = [["kernel", "target", *names]]
     for row in rows:
-        shares = [f"{100 * row[s]['coverage']:.1f} ± {100 * row[s]['error']:.1f}" for s in sides]
-        ratio = f"{row['error_over_reported']:.2f}"
-        lines.append([row["kernel"], row["target"], *shares, ratio])
+        found = [row[name] for name in names]
+        shares = [f"{100 * one['coverage']:.1f} ± {100 * one['error']:.1f}" for one in found]
+        lines.append([row["kernel"], row["target"], *shares])
     return lines
 
 
 def coverage_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench coverage`."""
-    out = Table(box=SIMPLE_HEAD, title="Coverage of 95% intervals for means, in percent", **LEFT)
+    out = Table(box=SIMPLE_HEAD, title="Coverage of 95% intervals, in percent", **LEFT)
     head, *lines = coverage_cells(rows)
     for n, column in enumerate(head):
         out.add_column(column, justify="left" if n < 2 else "right")
     for line in lines:
         out.add_row(*line)
     first = rows[0]
-    out.caption = (
-        f"{first['replicates']} replicates of {first['chains']} chains, "
-        f"{first['draws_per_chain']} draws each."
-    )
+    out.caption = f"{first['replicates']} replicates of {first['chains']} chains."
     return out
 
 
 def coverage_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     first = rows[0]
+    lengths = ", ".join(f"{row['target']}: {row['draws_per_chain']}" for row in rows)
     about = (
-        "This page reports how often 95% intervals for means contain the truth, in percent, over "
-        f"all coordinates of {first['replicates']} replicates of {first['chains']} chains that "
-        f"share a history, {first['draws_per_chain']} draws each. `repelled` uses the standard "
-        "errors that `result.summary()` reports, `batch means` those of batch means on the same "
-        "draws, and `plain` those of batch means on the base chains. The last column is the true "
-        "root mean square error divided by the reported one."
+        "This page reports how often 95% intervals contain the truth, in percent, over all "
+        f"coordinates of {first['replicates']} replicates of {first['chains']} chains, with the "
+        "standard error over replicates. The intervals are ± 1.96 of the standard errors that "
+        "`result.summary()` reports, for means, variances, and the quantiles at 5, 25, 50, 75 and "
+        "95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws before "
+        f"rebalancing, with batch means. Draws per chain: {lengths}."
     )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)
@@ -149,8 +150,8 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
         return "Rebalanced over plain draws", rebalance_page(rows)
     if "constant" in rows[0]:
         return "How much the constants of the tuning matter", rule_page(rows)
-    if "error_over_reported" in rows[0]:
-        return "Coverage of 95% intervals for means", coverage_page(rows)
+    if "draws_per_chain" in rows[0]:
+        return "Coverage of 95% intervals", coverage_page(rows)
     return "Errors of repelled kernels relative to plain ones", noharm_page(rows)
 
 

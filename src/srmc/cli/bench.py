@@ -94,12 +94,11 @@ def coverage(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 500,
-    num_samples: Annotated[int, typer.Option(min=20, help="Draws per chain.")] = 1000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """How often the 95% intervals for means of repelled runs contain the truth."""
+    """How often the 95% intervals of plain and rebalanced runs contain the truth."""
     from srmc.bench import coverage as measurements
     from srmc.bench import tables
 
@@ -108,7 +107,6 @@ def coverage(
         target,
         kernel,
         replicates=replicates,
-        num_samples=num_samples,
         seed=seed,
         quick=quick,
     )
@@ -119,7 +117,8 @@ def coverage(
 def rebalance(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
-    num_samples: Annotated[int, typer.Option(min=20, help="Draws per run.")] = 1000,
+    num_chains: Annotated[int, typer.Option(min=1, help="Chains under one map.")] = 1,
+    num_samples: Annotated[int, typer.Option(min=20, help="Draws per chain.")] = 1000,
     replicates: Annotated[int, typer.Option(min=2)] = 48,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
@@ -133,6 +132,7 @@ def rebalance(
         measurements.rebalance,
         target,
         kernel,
+        num_chains=num_chains,
         num_samples=num_samples,
         replicates=replicates,
         seed=seed,

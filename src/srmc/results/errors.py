@@ -7,7 +7,7 @@ import numpy as np
 
 from srmc._types import Float
 from srmc.after.errors import Features, active_features, error_beside
-from srmc.after.report import Residual
+from srmc.after.report import Report, from_record
 from srmc.metrics.errors import batch_means_error, repelled_error
 from srmc.run.keep import Kept
 
@@ -33,17 +33,22 @@ class Errors:
         reports = about.get("rebalancing") or []
         if kept.scored is not None and any(r["form"] != "none" for r in reports):
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
-            split = lambda v: np.array_split(v, len(reports))
-            features = [
-                active_features(own, score, report["form"], Residual(**report["left"]))
-                for own, score, report in zip(split(x), split(s), reports, strict=True)
-            ]
-            return Errors(rebalanced=(features, reports[0]["every"]))
+            return Errors.of_rebalanced(x, s, [from_record(report) for report in reports])
         if "features" in kept.stats:
             names = ("features", "gain", "alpha")
             found = (np.asarray(kept.stats[name], float) for name in names)
             return Errors(repelled=(*found, shared))
         return Errors()
+
+    @staticmethod
+    def of_rebalanced(x: Block, s: Block, reports: list[Report]) -> "Errors":
+        """The errors of rebalanced draws: x before with scores s, and one report per map."""
+        split = lambda v: np.array_split(v, len(reports))
+        features = [
+            active_features(own, score, report.form, report.left)
+            for own, score, report in zip(split(x), split(s), reports, strict=True)
+        ]
+        return Errors(rebalanced=(features, reports[0].every))
 
     def of_mean(self, draws: Block, base: Block) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved."""

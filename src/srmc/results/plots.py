@@ -8,18 +8,29 @@ from matplotlib.figure import Figure
 from srmc.results.result import Result, blocks, labels
 
 MOST = 3  # the number of coordinates shown
-COLOURS = {"repelled": "C3", "base": "0.55"}
+COLOURS = {"rebalanced": "C3", "repelled": "C3", "plain": "0.55"}
+# What is shown of a run over time: name, label, and whether the axis is logarithmic.
+LOOP = (
+    ("alpha", "α", False),
+    ("theta_norm", "|θ|", True),
+    ("exponent", "exponent scale α|Aθ·φ|", True),
+    ("acceptance_rate", "acceptance", False),
+)
+KERNEL = (("acceptance_rate", "acceptance", False), ("gradients", "gradients per draw", False))
 
 
 def plot(result: Result) -> Figure:
     """Traces and running means of the first coordinates, and the history over time."""
-    series = {"repelled": _series(result, False), "base": _series(result, True)}
-    names = list(series["repelled"])[:MOST]
-    figure = Figure(figsize=(11, 2.2 * (len(names) + 2)), layout="constrained")
-    axes = figure.subplots(len(names) + 2, 2, squeeze=False)
+    what = "rebalanced" if result.is_rebalanced else "repelled"
+    series = {"plain": _series(result, True), what: _series(result, False)}
+    names = list(series[what])[:MOST]
+    panels = LOOP if np.max(result.stats["alpha"]) > 0 else KERNEL
+    rows = len(names) + len(panels) // 2
+    figure = Figure(figsize=(11, 2.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False)
     for (trace, running), name in zip(axes, names, strict=False):
         settled = []
-        for side in ("base", "repelled"):
+        for side in series:
             if name not in series[side]:
                 continue
             x = series[side][name]
@@ -32,18 +43,11 @@ def plot(result: Result) -> Figure:
         pad = 0.1 * (high - low) + 1e-12
         running.set_ylim(low - pad, high + pad)
         trace.set_ylabel(name)
-    what = "draws" if result.moments is None else "means of batches"
-    axes[0, 0].set_title(f"{what}, first chain" if result.moments is None else what)
+    axes[0, 0].set_title("draws, first chain" if result.moments is None else "means of batches")
     axes[0, 1].set_title("running mean over all chains")
-    if series["base"]:
+    if series["plain"]:
         axes[0, 1].legend(loc="best", fontsize="small")
-    panels = (
-        ("alpha", "α", False),
-        ("theta_norm", "|θ|", True),
-        ("exponent", "exponent scale α|Aθ·φ|", True),
-        ("acceptance_rate", "acceptance", False),
-    )
-    for axis, (key, label, logarithmic) in zip(axes[-2:].flat, panels, strict=True):
+    for axis, (key, label, logarithmic) in zip(axes[len(names) :].flat, panels, strict=True):
         _over_time(axis, result.stats[key], label, logarithmic)
     for axis in axes[-1]:
         axis.set_xlabel("draw" if result.moments is None else "batch")

@@ -15,10 +15,10 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
 def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
-    """Means, standard deviations and errors, beside the base chain and the truth if available."""
-    sides = {"repelled" if _repels(result) else "mean": result.summary()}
+    """Means, standard deviations and errors, beside the plain chain and the truth if available."""
+    sides = {_what(result): result.summary()}
     if _has_base(result):
-        sides = {"base": result.summary(base=True), **sides}
+        sides = {"plain": result.summary(base=True), **sides}
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
     out = Table(box=SIMPLE_HEAD, title="Means, with their standard errors", **_LEFT)
     out.add_column("")
@@ -54,16 +54,24 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
         "gradients, warm-up": about["gradients_of_warmup"],
         "gradients, sampling": result.gradients,
         "draws with a proposal of density or acceptance 0, or not finite": impossible,
-        "draws at which the guard lowered alpha": result.total("is_hot"),
-        "alpha at the end": float(np.mean(stats["alpha"][:, -1])),
-        "largest exponent scale": float(np.max(stats["exponent"])),
         "seconds, compilation included": about["seconds"],
     }
+    reports = about.get("rebalancing") or []
+    if reports:
+        found["gradients, rebalancing"] = sum(report["gradients"] for report in reports)
+    if result.is_rebalanced:
+        found["typical move of a draw, in sd"] = max(r["typical_move"] for r in reports)
+    if _repels(result):
+        found |= {
+            "draws at which the guard lowered alpha": result.total("is_hot"),
+            "alpha at the end": float(np.mean(stats["alpha"][:, -1])),
+            "largest exponent scale": float(np.max(stats["exponent"])),
+        }
     if truth is not None:
         name = "means off the truth, in sd (root mean square)"
         found[name] = _distance(result.summary(), truth)
         if _has_base(result):
-            found[f"base: {name}"] = _distance(result.summary(base=True), truth)
+            found[f"plain: {name}"] = _distance(result.summary(base=True), truth)
     return found
 
 
@@ -88,8 +96,15 @@ def _repels(result: Result) -> bool:
     return bool(np.max(result.stats["alpha"]) > 0)
 
 
+def _what(result: Result) -> str:
+    if result.is_rebalanced:
+        return "rebalanced"
+    return "repelled" if _repels(result) else "mean"
+
+
 def _has_base(result: Result) -> bool:
-    return result.base is not None or result.kept.base_moments is not None
+    changed = result.is_rebalanced or _repels(result)
+    return changed and (result.base is not None or result.kept.base_moments is not None)
 
 
 def _by_coordinate(tree: Any) -> dict[str, float]:
