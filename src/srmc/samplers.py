@@ -127,7 +127,7 @@ def mala(
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
-    algorithm = _in_units(blackjax.mala, scale)
+    algorithm = _in_units(kernels.mala, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 

@@ -17,6 +17,7 @@ from srmc.core.memory import is_plain, make_memory
 from srmc.core.moving import moving_step
 from srmc.core.parts import Parts
 from srmc.core.plain import plain_step
+from srmc.core.split import can_split, split_step
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength, watched
 from srmc.core.surrogate import Surrogate, along, shift
@@ -131,9 +132,9 @@ def repel(
         check_start(logdensity_fn, position, with_score=not alone)
         return parts.start(position, rng_key, theta, alone)
 
-    step = plain_step if alone else fixed_step if frame == "fixed" else moving_step
-    out = Repelled(init, step(parts))
-    bends = frame == "fixed" and not alone
+    bends = frame == "fixed" and not alone and not can_split(parts)
+    step = plain_step if alone else moving_step if frame == "moving" else split_step
+    out = Repelled(init, fixed_step(parts) if bends else step(parts))
     out.rescore = functools.partial(rescore, parts) if bends else parts.rescore
     return out
 
