@@ -113,8 +113,9 @@ class Memory(NamedTuple):
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
         theta = history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
-        exponent = state.alpha * jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
-        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size)
+        alignment = jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
+        exponent = state.alpha * alignment
+        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
         return Closed(
             theta=theta,
