@@ -95,24 +95,31 @@ def mh(
 
 
 def ula(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
+    logdensity_fn: LogDensity | None = None,
+    step_size: ArrayLike | None = None,
     scale: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
-    """Repelled unadjusted Langevin (alg:sr_ula): x + eta s(x) + sqrt(2 eta) xi, eta the step."""
+    """Repelled unadjusted Langevin (alg:sr_ula): x + eta s(x) + sqrt(2 eta) xi, eta the step.
+
+    `ula` and `uld` need no log density: `srmc.ula(score_fn=s, step_size=eta)`.
+    """
+    if step_size is None:
+        raise TypeError("step_size must be given")
     algorithm = _in_units(kernels.ula, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
 def uld(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
+    logdensity_fn: LogDensity | None = None,
+    step_size: ArrayLike | None = None,
     friction: ArrayLike = 1.0,
     scale: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled underdamped Langevin, unadjusted. `init` takes a key, to draw the momentum."""
+    if step_size is None:
+        raise TypeError("step_size must be given")
     check_number("friction", friction, above=0.0)
     algorithm = _in_units(kernels.uld, scale)
     return repel(

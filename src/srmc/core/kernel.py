@@ -45,7 +45,7 @@ class Kernel:
             args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
             algorithm = algorithm.func
         core = inspect.unwrap(algorithm)
-        self.name = _name(core)
+        self.name = kernel_name(core)
         if _is_one_of(core, _PARTIAL_TARGET):
             raise ValueError(
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
@@ -187,7 +187,8 @@ def _is_one_of(algorithm: Callable[..., Any], family: tuple[Any, ...]) -> bool:
     return any(algorithm is member for member in family)
 
 
-def _name(algorithm: Callable[..., Any]) -> str:
+def kernel_name(algorithm: Callable[..., Any]) -> str:
+    """What messages call a kernel."""
     for name in map(str, blackjax.__all__):
         if getattr(blackjax, name) is algorithm:
             return name

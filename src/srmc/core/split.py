@@ -48,11 +48,14 @@ class SplitAlgorithm(GenerateSamplingAPI):  # type: ignore[misc]  # BlackJAX has
     build_split_kernel
         Returns `(rng_key, state, target, *args) -> (state, info)`, which bends the target at its
         position once and, if it `bends_proposal`, evaluates it afresh at one other.
+    adjusted
+        Whether it uses values of the log density, as a Metropolis correction does.
     """
 
     name: str
     build_split_kernel: Callable[[], Callable[..., tuple[KernelState, KernelInfo]]]
     bends_proposal: bool
+    adjusted: bool
 
 
 def can_split(parts: Parts) -> bool:

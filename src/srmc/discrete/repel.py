@@ -11,7 +11,7 @@ from srmc.core.memory import Memory, is_plain, make_memory
 from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
-from srmc.core.target import all_finite, like
+from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
@@ -93,14 +93,15 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
         bent = parts.sites.bent(zeros, jnp.zeros(()))
         inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
         seen = inner_state.local.feature
+        feature = zeros if seen is None else jnp.where(all_finite(seen), seen, zeros)
         alpha, strength_state = parts.memory.strength.init()
         return RepelState(
             position=x,
-            theta=zeros if theta is None else like("theta", theta, zeros),
+            theta=parts.memory.first(theta, feature, zeros),
             alpha=alpha,
             step=jnp.zeros((), int),
             inner_state=inner_state,
-            feature=zeros if seen is None else jnp.where(all_finite(seen), seen, zeros),
+            feature=feature,
             feedback=(),
             is_inside=jnp.ones((), bool),
             strength_state=strength_state,

@@ -10,13 +10,15 @@ from srmc.discrete.kernels import dlp, flip_mh, gibbs, gwg, locally_balanced
 from srmc.kernels import _mala, _ula, _uld
 
 
-def _algorithm(module: ModuleType, name: str, bends_proposal: bool) -> SplitAlgorithm:
+def _algorithm(
+    module: ModuleType, name: str, *, bends_proposal: bool, adjusted: bool
+) -> SplitAlgorithm:
     parts = module.as_top_level_api, module.init, module.build_kernel
-    return SplitAlgorithm(*parts, name, module.build_split_kernel, bends_proposal)
+    return SplitAlgorithm(*parts, name, module.build_split_kernel, bends_proposal, adjusted)
 
 
-mala = _algorithm(_mala, "mala", bends_proposal=True)
-ula = _algorithm(_ula, "ula", bends_proposal=False)
-uld = _algorithm(_uld, "uld", bends_proposal=True)
+mala = _algorithm(_mala, "mala", bends_proposal=True, adjusted=True)
+ula = _algorithm(_ula, "ula", bends_proposal=False, adjusted=False)
+uld = _algorithm(_uld, "uld", bends_proposal=True, adjusted=False)
 
 __all__ = ["dlp", "flip_mh", "gibbs", "gwg", "locally_balanced", "mala", "ula", "uld"]
