@@ -30,11 +30,12 @@ def test_the_readme_s_table_is_that_of_the_study():
 
 def test_the_page_on_sampling_runs(capsys):
     page = (README.parent / "docs" / "sampling.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
-    exec(block, scope)
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, scope)
     assert list(scope["result"].draws) == ["a", "b"]
     assert "b[1]" in capsys.readouterr().out
+    assert jnp.all(jnp.isfinite(scope["state"].position))
 
 
 def test_the_page_on_fields_runs():

@@ -11,9 +11,11 @@ from srmc.after.reweight import reweight
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
 from srmc.core.repel import repel, repelled
+from srmc.core.schedules import capped, guarded
 from srmc.core.state import RepelInfo, RepelState
-from srmc.core.strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
-from srmc.core.surrogate import Surrogate, along, shift, tilt
+from srmc.core.strength import Seen, Strength, fixed, gain_limited, watched
+from srmc.core.surrogate import Surrogate, along, shift
+from srmc.core.tilt import tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
 from srmc.models.model import Model
 from srmc.results.netcdf import load

@@ -24,6 +24,7 @@ __all__ = [
     "PyTree",
     "Scalar",
     "Score",
+    "ScoreFn",
 ]
 
 PRNGKey: TypeAlias = _Key[Array, ""]
@@ -32,6 +33,7 @@ Position: TypeAlias = PyTree[Float[Array, "..."]]
 Score: TypeAlias = Position  # the gradient of a log density
 Feature: TypeAlias = PyTree[Float[Array, "..."]]  # what the history averages
 LogDensity: TypeAlias = Callable[[Any], Scalar]  # of a position of any structure
+ScoreFn: TypeAlias = Callable[[Any], Any]  # from a position to the score there
 Draws: TypeAlias = Float[Array, "chain draw d"]
 KernelState: TypeAlias = Any  # a NamedTuple of the base kernel's own making
 KernelInfo: TypeAlias = Any

@@ -8,33 +8,53 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc import kernels
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_number, check_option
 from srmc._types import Array, ArrayLike, LogDensity
 from srmc.core.field import Field
 from srmc.core.history import gain
 from srmc.core.repel import repel
 from srmc.core.strength import Strength
-from srmc.core.surrogate import Surrogate, tilt
+from srmc.core.surrogate import Surrogate
+from srmc.core.tilt import tilt
 from srmc.discrete.space import Space
 from srmc.kernels.rescaled import rescaled
 
 # One entry serves every dimension, and single precision promotes nothing.
 _UNIT_MASS = np.ones(1, np.float32)
+_HVPS = {
+    "exact": tilt(),
+    "finite-difference": tilt("finite-difference", eps="alpha"),
+    "shifted": tilt("shifted"),
+}
 
 
-def paper_settings(alpha: float | Array | Strength = 1.0, rho: float = 0.6) -> dict[str, Any]:
+def paper_settings(
+    alpha: float | Array | Strength = 1.0,
+    rho: float = 0.6,
+    *,
+    hvp: str = "exact",
+    discrete: bool = False,
+) -> dict[str, Any]:
     """The keywords of `repel` that run Algorithm 1 as the paper prints it.
+
+    `hvp` is how the surrogate score s + alpha (Hess U) theta is computed: "exact", by automatic
+    differentiation; "finite-difference", with epsilon = alpha, as the paper's tuning guide has it
+    (eq:hessian_approximation); or "shifted", s(x - alpha theta) in place of the whole. With
+    `discrete=True` the keywords are for a kernel on a discrete space (alg:sr_discrete), whose
+    score is the gradient of the relaxed log density: `srmc.gwg` and `srmc.dlp` propose by the
+    surrogate score.
 
     On the paper's own Gaussian, HMC with these settings overflows from alpha = 1 on;
     docs/theory.md has the condition for stability, and `info.is_stable` tells when it is violated.
     """
-    return {
+    check_option("hvp", hvp, _HVPS)
+    settings = {
         "alpha": alpha,
         "gain": gain(rho),
-        "surrogate": tilt(),
-        "frame": "fixed",
+        "surrogate": _HVPS[hvp],
         "history_average": False,
     }
+    return settings | ({"feature": "relaxed"} if discrete else {"frame": "fixed"})
 
 
 def _in_units(algorithm: Any, scale: ArrayLike | None) -> Any:
@@ -75,24 +95,31 @@ def mh(
 
 
 def ula(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
+    logdensity_fn: LogDensity | None = None,
+    step_size: ArrayLike | None = None,
     scale: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
-    """Repelled unadjusted Langevin (alg:sr_ula): x + eta s(x) + sqrt(2 eta) xi, eta the step."""
+    """Repelled unadjusted Langevin (alg:sr_ula): x + eta s(x) + sqrt(2 eta) xi, eta the step.
+
+    `ula` and `uld` need no log density: `srmc.ula(score_fn=s, step_size=eta)`.
+    """
+    if step_size is None:
+        raise TypeError("step_size must be given")
     algorithm = _in_units(kernels.ula, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
 def uld(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
+    logdensity_fn: LogDensity | None = None,
+    step_size: ArrayLike | None = None,
     friction: ArrayLike = 1.0,
     scale: ArrayLike | None = None,
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled underdamped Langevin, unadjusted. `init` takes a key, to draw the momentum."""
+    if step_size is None:
+        raise TypeError("step_size must be given")
     check_number("friction", friction, above=0.0)
     algorithm = _in_units(kernels.uld, scale)
     return repel(
@@ -107,7 +134,7 @@ def mala(
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
-    algorithm = _in_units(blackjax.mala, scale)
+    algorithm = _in_units(kernels.mala, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
@@ -162,6 +189,9 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
       two values the changes of the flips in the shape of the state. Without it, they are
       evaluations of the log density, in chunks of bounded memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.
+    - `surrogate`: `srmc.tilt()`, for feature="relaxed". `gwg` and `dlp` then propose by the tilt's
+      gradient, as the paper prints it, for a Hessian-vector product at either end. Without it they
+      take the gradient of the target and the effect of a site on its own feature, at no cost.
 
     The log density takes floats, in one-hot rows if the space is `Categorical`.
     """

@@ -38,6 +38,18 @@ def mala(f, **kw):
     return srmc.mala(f, 0.25, **kw)
 
 
+def scaled(f, **kw):
+    return srmc.mala(f, 0.25, scale=np.ones(2), **kw)
+
+
+def ula(f, **kw):
+    return srmc.ula(f, 0.1, **kw)
+
+
+def uld(f, **kw):
+    return srmc.uld(f, 0.1, **kw)
+
+
 def hmc(f, **kw):
     return srmc.hmc(f, 0.3, L, **kw)
 
@@ -51,10 +63,15 @@ def hmc(f, **kw):
         (mala, MODES["shift-fixed"] | {"history_every": 5}, 14, 0),
         (mala, MODES["shift-moving"] | {"history_every": 5}, 12, 0),
         (mala, MODES["shift-moving"] | {"feedback_every": 5}, 12, 0),
-        (mala, {"surrogate": srmc.tilt()}, 30, 20),
-        (mala, {"surrogate": srmc.tilt("finite-difference")}, 50, 0),
-        (mala, {"surrogate": srmc.tilt("finite-difference", central=True)}, 70, 0),
-        (mala, {"surrogate": srmc.tilt("shifted")}, 50, 0),
+        (mala, {"surrogate": srmc.tilt()}, 20, 20),
+        (mala, {"surrogate": srmc.tilt("finite-difference")}, 30, 0),
+        (mala, {"surrogate": srmc.tilt("finite-difference", central=True)}, 50, 0),
+        (mala, {"surrogate": srmc.tilt("shifted")}, 30, 0),
+        (mala, {"surrogate": srmc.tilt("finite-difference"), "history_every": 5}, 26, 0),
+        (scaled, {"surrogate": srmc.tilt("finite-difference")}, 50, 0),
+        (ula, {"surrogate": srmc.tilt()}, 20, 10),
+        (ula, {"surrogate": srmc.tilt("finite-difference")}, 20, 0),
+        (uld, {"surrogate": srmc.tilt("finite-difference")}, 30, 0),
         (hmc, {"alpha": 0.0}, 10 * L, 0),
         (hmc, MODES["shift-fixed"], 10 * (L + 2), 0),
         (hmc, MODES["shift-moving"], 10 * (L + 1), 0),

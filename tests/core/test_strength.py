@@ -7,13 +7,21 @@ import srmc
 from helpers import log_gamma, short_chain
 
 
-def schedule(strength, steps, exponent=lambda k, alpha: 0.0, gamma=0.1, finite=lambda k: True):
+def schedule(
+    strength,
+    steps,
+    exponent=lambda k, alpha: 0.0,
+    gamma=0.1,
+    finite=lambda k: True,
+    alignment=lambda k: 0.0,
+):
     """alpha before step 1, ..., after step `steps`, with the exponent scale given."""
     alpha, state = strength.init()
     out = [float(alpha)]
     update = jax.jit(strength.update)
     for k in range(1, steps + 1):
-        seen = srmc.Seen(*map(jnp.asarray, (k, gamma, exponent(k, out[-1]), finite(k), 1.0)))
+        told = k, gamma, exponent(k, out[-1]), finite(k), 1.0, alignment(k)
+        seen = srmc.Seen(*map(jnp.asarray, told))
         alpha, state = update(state, seen)
         out.append(float(alpha))
     return np.array(out)
@@ -27,7 +35,7 @@ def test_gain_limited_is_the_formula():
     strength = srmc.gain_limited(3.0, kappa=0.25, top_eigenvalue=2.0)
     _, state = strength.init()
     for gamma, expected in ((0.5, 0.25), (0.1, 1.25), (0.01, 3.0)):
-        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True, 1.0)))
+        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True, 1.0, 0.0)))
         alpha, _ = strength.update(state, seen)
         assert float(alpha) == pytest.approx(expected, rel=1e-6)
 
@@ -46,27 +54,72 @@ def test_capped_rises_to_its_fraction_and_freezes(num_steps, leapfrogs, warmup):
     np.testing.assert_allclose(alpha[1:warmup], k / (constant + k / 2.0), rtol=1e-5)
 
 
-def test_guarded_is_capped_when_all_is_calm():
-    calm = schedule(srmc.guarded(2.0, 4000), 420)
-    np.testing.assert_allclose(calm, schedule(srmc.capped(2.0, 4000), 420), rtol=1e-6)
+RISING = schedule(srmc.capped(2.0, 4000), 420)  # K_w = 400, so that windows have 20 steps
 
 
-def test_guarded_freezes_at_the_last_safe_value_after_two_hot_windows():
-    # K_w = 400, so that windows have 20 steps; the scale passes 1 in step 101 and stays.
-    alpha = schedule(srmc.guarded(2.0, 4000), 420, lambda k, a: 2.0 if k > 100 else 0.5)
-    rising = schedule(srmc.capped(2.0, 4000), 420)
-    np.testing.assert_allclose(alpha[:140], rising[:140], rtol=1e-6)
-    np.testing.assert_allclose(alpha[140:], rising[100], rtol=1e-6)
+def guarded(hot, steps=420, **options):
+    """alpha under the guard, with a scale alpha_k |theta_k·s(X_k)| of 2 at hot steps, else 0.5."""
+    scale = lambda k: (2.0 if hot(k) else 0.5) / RISING[k]
+    return schedule(srmc.guarded(2.0, 4000, **options), steps, alignment=scale)
 
 
-def test_guarded_forgives_one_hot_window():
-    alpha = schedule(srmc.guarded(2.0, 4000), 420, lambda k, a: 2.0 if 100 < k <= 120 else 0.5)
-    np.testing.assert_allclose(alpha, schedule(srmc.capped(2.0, 4000), 420), rtol=1e-6)
+@pytest.mark.parametrize("safe", ["step", "window"])
+def test_guarded_is_capped_when_all_is_calm(safe):
+    np.testing.assert_allclose(guarded(lambda k: False, safe=safe), RISING, rtol=1e-6)
 
 
-def test_guarded_takes_a_nan_for_hot():
-    alpha = schedule(srmc.guarded(2.0, 4000), 60, lambda k, a: np.nan)
-    assert alpha[-1] == 0
+@pytest.mark.parametrize("safe", ["step", "window"])
+def test_guarded_freezes_at_the_last_safe_value_after_two_hot_windows(safe):
+    alpha = guarded(lambda k: k > 100, safe=safe)
+    np.testing.assert_allclose(alpha[:140], RISING[:140], rtol=1e-6)
+    np.testing.assert_allclose(alpha[140:], RISING[100], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("safe", "expected"), [("step", RISING[37]), ("window", 0.0)])
+def test_two_hot_opening_windows_tell_the_readings_apart(safe, expected):
+    """The first 40 steps are hot, except for the third and the 37th; the rest is calm."""
+    alpha = guarded(lambda k: k <= 40 and k not in (3, 37), safe=safe)
+    np.testing.assert_allclose(alpha[:40], RISING[:40], rtol=1e-6)
+    np.testing.assert_allclose(alpha[40:], expected, rtol=1e-6)
+
+
+def test_the_last_safe_step_may_be_in_a_window_that_is_hot():
+    """One step in ten is hot in windows 6 and 7: 95% of the steps are not safe."""
+    alpha = guarded(lambda k: 100 < k <= 140 and k % 10 == 0)
+    np.testing.assert_allclose(alpha[140:], RISING[139], rtol=1e-6)
+    by_window = guarded(lambda k: 100 < k <= 140 and k % 10 == 0, safe="window")
+    np.testing.assert_allclose(by_window[140:], RISING[100], rtol=1e-6)
+
+
+@pytest.mark.parametrize("safe", ["step", "window"])
+def test_guarded_forgives_one_hot_window(safe):
+    np.testing.assert_allclose(guarded(lambda k: 100 < k <= 120, safe=safe), RISING, rtol=1e-6)
+
+
+@pytest.mark.parametrize("safe", ["step", "window"])
+def test_guarded_takes_a_nan_for_hot(safe):
+    strength = srmc.guarded(2.0, 4000, safe=safe)
+    assert schedule(strength, 60, alignment=lambda k: np.nan)[-1] == 0
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_guard_watches_the_strength_history_and_score_of_the_same_step():
+    told = []
+    inner = srmc.capped(1.0, 100)
+
+    def update(state, seen):
+        told.append(seen)
+        return inner.update(state, seen)
+
+    strength = srmc.Strength(inner.init, update)
+    algorithm = srmc.mala(log_gamma, 0.25, **srmc.paper_settings(strength))
+    state = algorithm.init(jnp.ones(2))
+    for n in range(3):
+        before = state.alpha
+        state, info = algorithm.step(jax.random.key(n), state)
+        alignment = abs(state.theta @ jax.grad(log_gamma)(state.position))
+        assert float(told[-1].alignment) == pytest.approx(float(alignment), rel=1e-10)
+        assert float(info.exponent) == pytest.approx(float(before * alignment), rel=1e-6)
 
 
 def test_watched_leaves_a_calm_loop_alone():
@@ -124,6 +177,11 @@ def test_schedules_drive_a_sampler(strength):
             "fraction must be finite and > 0",
         ),
         (lambda: srmc.guarded(1.0, 100, threshold=0.0), ValueError, "threshold must be finite"),
+        (
+            lambda: srmc.guarded(1.0, 100, safe="last"),
+            ValueError,
+            "safe must be one of 'step', 'window', got 'last'",
+        ),
         (lambda: srmc.gain_limited(1.0, kappa=0.0), ValueError, "kappa must be finite and > 0"),
         (lambda: srmc.gain_limited(1.0, top_eigenvalue=-1.0), ValueError, "top_eigenvalue must be"),
         (lambda: srmc.watched(1.0, limit=0.0), ValueError, "limit must be finite and > 0"),

@@ -246,7 +246,27 @@ def opaque(x):
         (
             lambda: srmc.gwg(jnp.sum, srmc.Binary(), surrogate=srmc.shift()),
             ValueError,
-            "surrogate is for continuous kernels",
+            r"surrogate must be srmc.tilt\(\) on a discrete space",
+        ),
+        (
+            lambda: srmc.gwg(jnp.sum, srmc.Binary(), surrogate=srmc.tilt(), feature="gibbs"),
+            ValueError,
+            "needs feature='relaxed', the gradient, got 'gibbs'",
+        ),
+        (
+            lambda: srmc.gwg(jnp.sum, srmc.Binary(), surrogate=srmc.tilt(), preconditioner=2.0),
+            ValueError,
+            r"preconditioner must be given to srmc.tilt\(\)",
+        ),
+        (
+            lambda: srmc.gwg(jnp.sum, srmc.Binary(), frame="fixed"),
+            ValueError,
+            "frame is for continuous kernels",
+        ),
+        (
+            lambda: srmc.paper_settings(hvp="forward"),
+            ValueError,
+            "hvp must be one of 'exact', 'finite-difference', 'shifted', got 'forward'",
         ),
         (
             lambda: srmc.gwg(jnp.sum, srmc.Binary(), friction=1.0),

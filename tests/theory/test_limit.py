@@ -148,3 +148,72 @@ def test_a_budget_weighs_variance_with_cost():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(random_case()[1])
+
+
+@pytest.mark.parametrize(("alpha", "dear"), [(0.0, 1.0), (2.0, 3.0)])
+def test_a_budget_of_random_costs_stops_each_run_elsewhere(alpha, dear):
+    """sqrt(B) times the errors have covariance C Sigma, C the mean cost (eq:cost_clt_joint).
+
+    The cost of a step is random, and depends on the state. Without repellence, the covariance is
+    that of alpha = 0, where the paper prints the same letter for both (eq:cost_clt_base).
+    """
+    tables, case = random_case()
+    costs = dear * np.linspace(0.2, 3.0, len(tables[0]))
+    run = theory.simulate(
+        jax.random.key(2),
+        *tables,
+        alpha=alpha,
+        gain=srmc.gain(1.0),
+        num_steps=2500,
+        num_replicates=2048,
+        costs=costs,
+        budget=2000.0 * dear,
+    )
+    mean_cost = float(tables[0] @ costs)
+    assert np.mean(run.steps) == pytest.approx(2000 * dear / mean_cost, rel=0.02)
+    assert np.std(run.steps) > 10
+    exact = theory.asymptotic_covariance(*case, alpha=alpha, rho=1.0)
+    errors = np.concatenate([run.theta, run.mean], axis=1)
+    assert_covariance(errors, theory.budget_covariance(exact, costs @ tables[0]))
+    assert_covariance(run.average, theory.budget_covariance(exact, mean_cost)[3:, 3:])
+
+
+@pytest.mark.parametrize("rho", [0.8, 1.0])
+def test_the_residual_is_the_variance_that_the_score_does_not_explain(rho):
+    """R = Cov(g, g) / (2 beta) with g = f - C S^-1 s, state by state (eq:R-def)."""
+    (pi, _, s, f), case = random_case()
+    centred = f - pi @ f
+    cov_ff = centred.T @ (pi[:, None] * centred)
+    g = centred - s @ np.linalg.solve(case.cov_ss, case.cov_fs.T)
+    expected = g.T @ (pi[:, None] * g) / (1 if rho == 1 else 2)
+    residual = theory.residual_covariance(case.cov_ss, case.cov_fs, cov_ff, rho)
+    np.testing.assert_allclose(residual, expected, atol=1e-12)
+    arguments = case.cov_ss, case.cov_fs, cov_ff
+    last = theory.independent_covariance(*arguments, 1e8, rho)
+    np.testing.assert_allclose(last, residual, atol=1e-7)
+    np.testing.assert_array_equal(theory.independent_covariance(*arguments, np.inf, rho), residual)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": 10.0}, "costs and budget must be given together"),
+        ({"costs": -np.ones(5), "budget": 10.0}, "costs must be finite and > 0"),
+        ({"costs": 1e-3, "budget": 1e6}, "num_steps must suffice to spend the budget"),
+        ({"costs": 1e6, "budget": 1e-3}, "budget must suffice for a step"),
+    ],
+)
+def test_bad_budgets_are_named(options, words):
+    tables, _ = random_case()
+    if np.ndim(options.get("costs", ())) == 0:
+        options = options | {"costs": options["costs"] * np.ones(len(tables[0]))}
+    with pytest.raises(ValueError, match=words):
+        theory.simulate(
+            jax.random.key(0),
+            *tables,
+            alpha=1.0,
+            gain=srmc.gain(1.0),
+            num_steps=5,
+            num_replicates=3,
+            **options,
+        )

@@ -45,7 +45,7 @@ class Kernel:
             args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
             algorithm = algorithm.func
         core = inspect.unwrap(algorithm)
-        self.name = _name(core)
+        self.name = kernel_name(core)
         if _is_one_of(core, _PARTIAL_TARGET):
             raise ValueError(
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
@@ -53,6 +53,7 @@ class Kernel:
         self._reports_rounds = not _is_one_of(core, _UNCOUNTED)
         _check_arguments(f"kernel {self.name}", core, args, kwargs)
         self._algorithm, self._args, self._kwargs = algorithm, args, kwargs
+        self.split: Any = algorithm if hasattr(algorithm, "build_split_kernel") else None
         self._calls: dict[Hashable, Calls] = {}
 
     def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
@@ -94,19 +95,14 @@ class Kernel:
         A part of the state that is not finite keeps its old value; the position does so together
         with everything cached about it.
         """
-        new, info = self._build(logdensity_fn).step(rng_key, state)
-        new = jax.tree.map(jnp.asarray, new)
-        at_position = [name for name in new._fields if _belongs_to_position(name)]
-        moved = all_finite([getattr(new, name) for name in at_position])
-        kept = {
-            name: optax.tree.where(
-                moved if name in at_position else all_finite(getattr(new, name)),
-                getattr(new, name),
-                getattr(state, name),
-            )
-            for name in new._fields
-        }
-        return type(new)(**kept), info, all_finite(new) & _proposal_is_finite(info)
+        return _kept(state, *self._build(logdensity_fn).step(rng_key, state))
+
+    def split_step(
+        self, target: Any, rng_key: PRNGKey, state: KernelState
+    ) -> tuple[KernelState, KernelInfo, Bool[Array, ""]]:
+        """The same on a target in two parts, for a kernel that takes it so; see `split.py`."""
+        kernel = self.split.build_split_kernel()
+        return _kept(state, *kernel(rng_key, state, target, *self._args, **self._kwargs))
 
     def rescore(self, logdensity_fn: LogDensity, state: KernelState) -> KernelState:
         """The state with everything it caches about the target evaluated again."""
@@ -157,6 +153,24 @@ class Kernel:
         )
 
 
+def _kept(
+    state: KernelState, new: KernelState, info: KernelInfo
+) -> tuple[KernelState, KernelInfo, Bool[Array, ""]]:
+    """The new state, with the old one's values for what is not finite; and whether all of it is."""
+    new = jax.tree.map(jnp.asarray, new)
+    at_position = [name for name in new._fields if _belongs_to_position(name)]
+    moved = all_finite([getattr(new, name) for name in at_position])
+    kept = {
+        name: optax.tree.where(
+            moved if name in at_position else all_finite(getattr(new, name)),
+            getattr(new, name),
+            getattr(state, name),
+        )
+        for name in new._fields
+    }
+    return type(new)(**kept), info, all_finite(new) & _proposal_is_finite(info)
+
+
 def _check_arguments(
     what: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -173,11 +187,12 @@ def _is_one_of(algorithm: Callable[..., Any], family: tuple[Any, ...]) -> bool:
     return any(algorithm is member for member in family)
 
 
-def _name(algorithm: Callable[..., Any]) -> str:
+def kernel_name(algorithm: Callable[..., Any]) -> str:
+    """What messages call a kernel."""
     for name in map(str, blackjax.__all__):
         if getattr(blackjax, name) is algorithm:
             return name
-    return str(getattr(algorithm, "__name__", type(algorithm).__name__))
+    return str(getattr(algorithm, "name", getattr(algorithm, "__name__", type(algorithm).__name__)))
 
 
 def _belongs_to_position(field: str) -> bool:

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from srmc._checks import check_count, is_concrete
+from srmc._checks import check_count, check_option, is_concrete
 from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelState, Position
 from srmc.core import history
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, as_strength
+from srmc.core.target import like
 
 
 class Closed(NamedTuple):
@@ -76,6 +77,13 @@ class Memory(NamedTuple):
     every: int | Array
     average: bool
     axis: str | tuple[str, ...] | None
+    start: str
+
+    def first(self, theta: Feature | None, feature: Feature, zeros: Feature) -> Feature:
+        """theta_0: as given, or what the keyword asks for at a start with this feature."""
+        if theta is not None:
+            return like("theta", theta, zeros)
+        return feature if self.start == "score" else zeros
 
     def opens(self, state: RepelState) -> Bool[Array, ""]:
         """Whether the history was updated at the end of the last step."""
@@ -113,8 +121,9 @@ class Memory(NamedTuple):
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
         theta = history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
-        exponent = state.alpha * jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
-        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size)
+        alignment = jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
+        exponent = state.alpha * alignment
+        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
         return Closed(
             theta=theta,
@@ -142,6 +151,7 @@ def make_memory(
     history_every: int | Array,
     history_average: bool,
     history_axis: str | tuple[str, ...] | None,
+    history_start: str = "zero",
 ) -> Memory:
     """The memory that these keywords of `repel` ask for, or an error that names the keyword."""
     if gain is None:
@@ -152,8 +162,18 @@ def make_memory(
         check_count("history_every", history_every)
     if not isinstance(history_average, bool):
         raise TypeError(f"history_average must be True or False, got {history_average!r}")
-    strength = as_strength(alpha)
-    return Memory(strength, gain, precondition, history_every, history_average, history_axis)
+    check_option("history_start", history_start, ("zero", "score"))
+    if history_start == "score" and history_axis is not None:
+        raise ValueError("history_start='score' needs history_axis=None: chains start apart")
+    return Memory(
+        as_strength(alpha),
+        gain,
+        precondition,
+        history_every,
+        history_average,
+        history_axis,
+        history_start,
+    )
 
 
 def is_plain(alpha: float | Array | Strength) -> bool:

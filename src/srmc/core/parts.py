@@ -22,7 +22,7 @@ from srmc.core.kernel import Kernel, caches
 from srmc.core.memory import Memory
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Surrogate
-from srmc.core.target import all_finite, like
+from srmc.core.target import all_finite
 
 Step = Callable[[PRNGKey, RepelState], tuple[RepelState, RepelInfo]]
 Spent = tuple[Int[Array, ""], Int[Array, ""]]  # gradients, and Hessian-vector products
@@ -74,16 +74,17 @@ class Parts(NamedTuple):
             self.target, position, rng_key, needs_gradient=self.feedback_every > 1
         )
         feature = self.cached_feature(inner_state, zeros)
-        if self.memory.average and not is_plain:
+        if (self.memory.average or self.memory.start == "score") and not is_plain:
             feature = self.surrogate.field.feature(position, jax.grad(self.target)(position))
+        feature = optax.tree.where(all_finite(feature), feature, zeros)
         alpha, strength_state = self.memory.strength.init()
         return RepelState(
             position=position,
-            theta=zeros if theta is None else like("theta", theta, zeros),
+            theta=self.memory.first(theta, feature, zeros),
             alpha=alpha,
             step=jnp.zeros((), int),
             inner_state=inner_state,
-            feature=optax.tree.where(all_finite(feature), feature, zeros),
+            feature=feature,
             feedback=zeros,
             is_inside=jnp.ones((), bool),
             strength_state=strength_state,

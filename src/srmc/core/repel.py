@@ -9,18 +9,19 @@ from blackjax import GenerateSamplingAPI
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_option
-from srmc._types import Array, Feature, LogDensity, Position, PRNGKey
+from srmc._types import Array, Feature, LogDensity, Position, PRNGKey, ScoreFn
 from srmc.core.field import Field
 from srmc.core.fixed import fixed_step, rescore
-from srmc.core.kernel import Kernel
+from srmc.core.kernel import Kernel, kernel_name
 from srmc.core.memory import is_plain, make_memory
 from srmc.core.moving import moving_step
 from srmc.core.parts import Parts
 from srmc.core.plain import plain_step
+from srmc.core.split import can_split, split_step
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength, watched
 from srmc.core.surrogate import Surrogate, along, shift
-from srmc.core.target import as_position, check_start, rejecting
+from srmc.core.target import as_position, check_start, from_score, rejecting
 
 DEFAULT_STRENGTH = watched(1.0)
 
@@ -33,8 +34,9 @@ class Repelled(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no type
 
 def repel(
     algorithm: Callable[..., SamplingAlgorithm],
-    logdensity_fn: LogDensity,
+    logdensity_fn: LogDensity | None = None,
     *args: Any,
+    score_fn: ScoreFn | None = None,
     alpha: float | Array | Strength = DEFAULT_STRENGTH,
     gain: Callable[[Array], Array] | None = None,
     surrogate: Surrogate | Field | None = None,
@@ -42,6 +44,7 @@ def repel(
     history_every: int | Array = 1,
     history_average: bool = False,
     history_axis: str | tuple[str, ...] | None = None,
+    history_start: str = "zero",
     feedback_every: int = 1,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
@@ -60,6 +63,10 @@ def repel(
         also takes `space`, `feature`, `differences` and `preconditioner`; see `srmc.gwg`.
     logdensity_fn
         The log density of the target, up to a constant.
+    score_fn
+        Its score in place of it, for a kernel that uses no values, such as `srmc.kernels.ula`; an
+        algorithm of your own says so by an attribute `adjusted = False`. The log density that the
+        state holds is then 0, and the moving frame has none to check its moves by.
     *args, **kwargs
         Arguments of `algorithm`.
     alpha
@@ -85,6 +92,9 @@ def repel(
         antithetic kernels stable, or takes its end alone, as in the paper.
     history_axis
         The name of a `vmap` axis whose chains share one history.
+    history_start
+        "zero", or "score": theta_0 = s(X_0), with which theta is the plain average of all scores,
+        that of the start included, if rho = 1. A `theta` that is given to `init` comes first.
     feedback_every
         In the moving frame, the number of steps per evaluation of the draw's own score. In
         between, the history takes the score that the kernel cached at the base chain plus the
@@ -102,7 +112,9 @@ def repel(
         "history_every": history_every,
         "history_average": history_average,
         "history_axis": history_axis,
+        "history_start": history_start,
     }
+    logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
     if hasattr(algorithm, "repel"):  # a kernel on a discrete space
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}
@@ -131,9 +143,9 @@ def repel(
         check_start(logdensity_fn, position, with_score=not alone)
         return parts.start(position, rng_key, theta, alone)
 
-    step = plain_step if alone else fixed_step if frame == "fixed" else moving_step
-    out = Repelled(init, step(parts))
-    bends = frame == "fixed" and not alone
+    bends = frame == "fixed" and not alone and not can_split(parts)
+    step = plain_step if alone else moving_step if frame == "moving" else split_step
+    out = Repelled(init, fixed_step(parts) if bends else step(parts))
     out.rescore = functools.partial(rescore, parts) if bends else parts.rescore
     return out
 
@@ -178,6 +190,28 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
         return kernel
 
     return GenerateSamplingAPI(functools.partial(repel, algorithm, **options), init, build_kernel)
+
+
+def _as_density(
+    algorithm: Callable[..., SamplingAlgorithm],
+    logdensity_fn: LogDensity | None,
+    score_fn: ScoreFn | None,
+) -> LogDensity:
+    """The log density, or a stand-in for it if only the score is given."""
+    if (logdensity_fn is None) == (score_fn is None):
+        found = "neither" if score_fn is None else "both"
+        raise TypeError(f"one of logdensity_fn and score_fn must be given, got {found}")
+    if score_fn is None:
+        assert logdensity_fn is not None
+        return logdensity_fn
+    while isinstance(algorithm, functools.partial):
+        algorithm = algorithm.func
+    if getattr(inspect.unwrap(algorithm), "adjusted", True):
+        raise ValueError(
+            f"score_fn needs a kernel without a Metropolis correction, such as srmc.kernels.ula, "
+            f"got {kernel_name(algorithm)}; give it logdensity_fn"
+        )
+    return from_score(score_fn)
 
 
 def _as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:

@@ -8,15 +8,15 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_number, check_option
+from srmc._checks import check_number
 from srmc._types import ArrayLike, Feature, LogDensity, Position, PyTree, Scalar, Score
 from srmc.core.field import Field, translations
 
 Preconditioner: TypeAlias = ArrayLike | Callable[[Feature], Feature] | None
 BentDensity: TypeAlias = Callable[[Position, Feature, Scalar], Scalar]
+Scored: TypeAlias = tuple[Scalar, Score]  # a log density and its gradient
 
 
 class Surrogate(NamedTuple):
@@ -34,6 +34,9 @@ class Surrogate(NamedTuple):
     carries
         Whether the target merely moves, along `alpha u` of the field, so that the state can
         travel with it.
+    split
+        The same in two parts, for kernels that can keep what does not depend on theta; None if
+        nothing can be kept.
     """
 
     bend: Callable[[LogDensity], BentDensity] | None
@@ -43,6 +46,27 @@ class Surrogate(NamedTuple):
     gradient_hvps: int
     field: Field
     carries: bool
+    split: "Split | None" = None
+
+
+class Split(NamedTuple):
+    """A surrogate in two parts: the score of the target, and what theta adds to it.
+
+    fresh
+        Turns a log density of `x` into a function of `(x, u, alpha)` that returns its value and
+        score, and the value and gradient of the surrogate.
+    again
+        Turns a log density into a function of `(x, value, score, u, alpha)` that returns the value
+        and gradient of the surrogate where those of the target are known.
+    fresh_cost, again_cost
+        The gradients of the target that each evaluates, and how many of them are Hessian-vector
+        products.
+    """
+
+    fresh: Callable[[LogDensity], Callable[..., tuple[Scored, Scored]]]
+    again: Callable[[LogDensity], Callable[..., Scored]]
+    fresh_cost: tuple[int, int]
+    again_cost: tuple[int, int]
 
 
 def move(x: Position, scale: ArrayLike, direction: PyTree) -> Position:
@@ -94,124 +118,6 @@ def along(
         return jax.tree.map(lambda t, a: jnp.asarray(a, t.dtype) * t, theta, preconditioner)
 
     return Surrogate(None, precondition, 0, 1, 0, field, carries=True)
-
-
-def tilt(
-    hvp: str = "forward",
-    *,
-    eps: float | None = None,
-    central: bool = False,
-    preconditioner: Preconditioner = None,
-) -> Surrogate:
-    """The paper's surrogate: log pi_theta(x) = log pi(x) - alpha (A theta)·s(x) (eq:score_tilt).
-
-    Its value is exact. Its gradient, s(x) - alpha H u with H the Hessian of log pi, is computed by
-
-    - `hvp="forward"`: forward-over-reverse differentiation, which is exact;
-    - `hvp="finite-difference"`: (s(x + eps u) - s(x)) / eps, or the `central` difference of
-      s(x + eps u / 2) and s(x - eps u / 2) (eq:hessian_approximation); `eps` is 0.1 if not given;
-    - `hvp="shifted"`: s(x - alpha u) in place of the whole gradient.
-
-    Metropolis-adjusted kernels remain exact with each of them.
-    """
-    check_option("hvp", hvp, ("forward", "finite-difference", "shifted"))
-    for name, value in (("eps", eps), ("central", central or None)):
-        if value is not None and hvp != "finite-difference":
-            raise ValueError(f"{name}={value!r} needs hvp='finite-difference', got hvp={hvp!r}")
-    eps = 0.1 if eps is None else eps
-    check_number("eps", eps, above=0.0)
-    rule, cost = _RULES[hvp, bool(central)]
-
-    def bend(logdensity_fn: LogDensity) -> BentDensity:
-        return _tilted(logdensity_fn, rule, eps)
-
-    precondition = make_precondition(preconditioner)
-    return Surrogate(bend, precondition, 1, *cost, translations(), carries=False)
-
-
-class _Scored(NamedTuple):
-    """A log density's value with its score, and its score alone."""
-
-    value_and_score: Callable[[Position], tuple[Scalar, Score]]
-    score: Callable[[Position], Score]
-
-
-# From the density, x, u, alpha and eps to the value and score at x, and the tilt's gradient.
-_Rule: TypeAlias = Callable[
-    [_Scored, Position, Feature, Scalar, float], tuple[Scalar, Score, Score]
-]
-
-
-def _tilted(logdensity_fn: LogDensity, rule: _Rule, eps: float) -> BentDensity:
-    """The tilted log density, with the rule's gradient in place of its own."""
-    density = _Scored(jax.value_and_grad(logdensity_fn), jax.grad(logdensity_fn))
-
-    @jax.custom_jvp
-    def tilted(x: Position, u: Feature, alpha: Scalar) -> Scalar:
-        value, s = density.value_and_score(x)
-        slope = optax.tree.vdot(s, u).astype(value.dtype)
-        return _finite_or_reject(value - alpha.astype(value.dtype) * slope)
-
-    @tilted.defjvp
-    def tilted_jvp(
-        primals: tuple[Position, Feature, Scalar], tangents: tuple[Position, Feature, Scalar]
-    ) -> tuple[Scalar, Scalar]:
-        x, u, alpha = primals
-        x_dot, u_dot, alpha_dot = tangents
-        value, s, gradient = rule(density, x, u, alpha, eps)
-        slope = optax.tree.vdot(s, u).astype(value.dtype)
-        out = _finite_or_reject(value - alpha.astype(value.dtype) * slope)
-        out_dot = (
-            optax.tree.vdot(gradient, x_dot)
-            - alpha.astype(value.dtype) * optax.tree.vdot(s, u_dot)
-            - alpha_dot.astype(value.dtype) * slope
-        )
-        return out, out_dot.astype(out.dtype)
-
-    return tilted
-
-
-def _forward(
-    density: _Scored, x: Position, u: Feature, alpha: Scalar, eps: float
-) -> tuple[Scalar, Score, Score]:
-    (value, s), (_, hessian_u) = jax.jvp(density.value_and_score, (x,), (u,))
-    return value, s, move(s, -alpha, hessian_u)
-
-
-def _one_sided(
-    density: _Scored, x: Position, u: Feature, alpha: Scalar, eps: float
-) -> tuple[Scalar, Score, Score]:
-    value, s = density.value_and_score(x)
-    difference = optax.tree.sub(density.score(move(x, eps, u)), s)
-    return value, s, move(s, -alpha / eps, difference)
-
-
-def _central(
-    density: _Scored, x: Position, u: Feature, alpha: Scalar, eps: float
-) -> tuple[Scalar, Score, Score]:
-    value, s = density.value_and_score(x)
-    ahead, behind = (density.score(move(x, half, u)) for half in (eps / 2, -eps / 2))
-    return value, s, move(s, -alpha / eps, optax.tree.sub(ahead, behind))
-
-
-def _shifted(
-    density: _Scored, x: Position, u: Feature, alpha: Scalar, eps: float
-) -> tuple[Scalar, Score, Score]:
-    value, s = density.value_and_score(x)
-    return value, s, density.score(move(x, -alpha, u))
-
-
-# Each rule with its cost: gradients of the target, and Hessian-vector products among them.
-_RULES: dict[tuple[str, bool], tuple[_Rule, tuple[int, int]]] = {
-    ("forward", False): (_forward, (1, 1)),
-    ("finite-difference", False): (_one_sided, (2, 0)),
-    ("finite-difference", True): (_central, (3, 0)),
-    ("shifted", False): (_shifted, (2, 0)),
-}
-
-
-def _finite_or_reject(value: Scalar) -> Scalar:
-    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
 def make_precondition(preconditioner: Preconditioner) -> Callable[[Feature], Feature]:

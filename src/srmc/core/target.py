@@ -2,9 +2,20 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from srmc._checks import check_number, is_concrete
-from srmc._types import Array, ArrayLike, Bool, LogDensity, Position, PyTree, Scalar
+from srmc._types import (
+    Array,
+    ArrayLike,
+    Bool,
+    LogDensity,
+    Position,
+    PyTree,
+    Scalar,
+    Score,
+    ScoreFn,
+)
 
 
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
@@ -22,6 +33,41 @@ def rejecting(logdensity_fn: LogDensity) -> LogDensity:
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
     return logdensity
+
+
+def from_score(score_fn: ScoreFn) -> LogDensity:
+    """A stand-in for a log density of which only the score is known: its value is 0 everywhere.
+
+    Its gradient is the score, so that it serves kernels that use no values.
+    """
+    if not callable(score_fn):
+        raise TypeError(f"score_fn must be a function of a position, got {score_fn!r}")
+
+    def zero(position: Position) -> Scalar:
+        return jnp.zeros((), jnp.result_type(*jax.tree.leaves(position)))
+
+    logdensity = jax.custom_jvp(zero)
+
+    @logdensity.defjvp
+    def logdensity_jvp(
+        primals: tuple[Position], tangents: tuple[Position]
+    ) -> tuple[Scalar, Scalar]:
+        value = zero(primals[0])
+        slope = optax.tree.vdot(_checked_score(score_fn, primals[0]), tangents[0])
+        return value, jnp.asarray(slope, value.dtype)
+
+    return logdensity
+
+
+def _checked_score(score_fn: ScoreFn, position: Position) -> Score:
+    """The score, which must have the structure and the shapes of the position."""
+    score = score_fn(position)
+    expected, found = (jax.tree.map(jnp.shape, tree) for tree in (position, score))
+    if expected != found:
+        raise ValueError(
+            f"score_fn must return what has the shape of the position, {expected}, got {found}"
+        )
+    return score
 
 
 def as_position(position: PyTree) -> Position:

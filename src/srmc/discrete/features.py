@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from srmc._checks import check_option
 from srmc._types import Array, Float, PyTree, Scalar
+from srmc.core.surrogate import Surrogate
 from srmc.discrete.space import Space
 from srmc.discrete.view import SiteChanges
 
@@ -38,6 +39,21 @@ def check_kind(kind: str, space: Space) -> None:
         raise ValueError(
             f"feature='stein' needs an order of values, which {space} has not; use feature='gibbs'"
         )
+
+
+def tilted_kind(surrogate: Surrogate, kind: str | None) -> str:
+    """The feature of a tilt, which is the gradient; refuse others, and other surrogates."""
+    if not isinstance(surrogate, Surrogate) or surrogate.split is None:
+        raise ValueError(
+            f"surrogate must be srmc.tilt() on a discrete space, got {surrogate!r}; without it, "
+            "the target is bent by the chosen feature"
+        )
+    if kind not in (None, "relaxed"):
+        raise ValueError(
+            f"surrogate=srmc.tilt() needs feature='relaxed', the gradient, got {kind!r}; leave "
+            "surrogate out"
+        )
+    return "relaxed"
 
 
 def default_kind(space: Space, x: Array, has_differences: bool) -> str:

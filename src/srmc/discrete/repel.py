@@ -10,8 +10,8 @@ from srmc._types import Array, ArrayLike, KernelInfo, KernelState, LogDensity, P
 from srmc.core.memory import Memory, is_plain, make_memory
 from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
-from srmc.core.surrogate import Preconditioner, make_precondition
-from srmc.core.target import all_finite, like
+from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
+from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
@@ -42,6 +42,7 @@ def repel_sites(
     feature: str | None = None,
     differences: Differences | None = None,
     preconditioner: Preconditioner = None,
+    surrogate: Surrogate | None = None,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
     """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x).
@@ -50,12 +51,21 @@ def repel_sites(
     the keywords of `srmc.repel` about history and strength. What is evaluated at a state does not
     depend on theta, so that bending it again is free. If the feature uses only what the kernel
     evaluates anyway, a repelled step costs as much as a plain one.
+
+    `surrogate` may be `srmc.tilt()`: proposals that go by a gradient then go by the tilt's, as in
+    the paper, for a Hessian-vector product at either end.
     """
+    sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate)
+    precondition = make_precondition(preconditioner)
+    if surrogate is not None:
+        if preconditioner is not None:
+            raise ValueError("preconditioner must be given to srmc.tilt(), the surrogate")
+        precondition = surrogate.precondition
     parts = SiteParts(
-        Sites(logdensity_fn, space, algorithm.guide, feature, differences),
+        sites,
         algorithm,
         algorithm.bind(args, kwargs),
-        make_memory(make_precondition(preconditioner), **history),
+        make_memory(precondition, **history),
         is_plain(history["alpha"]),
     )
     return SamplingAlgorithm(_start(parts, space), _step(parts))
@@ -83,14 +93,15 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
         bent = parts.sites.bent(zeros, jnp.zeros(()))
         inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
         seen = inner_state.local.feature
+        feature = zeros if seen is None else jnp.where(all_finite(seen), seen, zeros)
         alpha, strength_state = parts.memory.strength.init()
         return RepelState(
             position=x,
-            theta=zeros if theta is None else like("theta", theta, zeros),
+            theta=parts.memory.first(theta, feature, zeros),
             alpha=alpha,
             step=jnp.zeros((), int),
             inner_state=inner_state,
-            feature=zeros if seen is None else jnp.where(all_finite(seen), seen, zeros),
+            feature=feature,
             feedback=(),
             is_inside=jnp.ones((), bool),
             strength_state=strength_state,
@@ -109,7 +120,8 @@ def _step(parts: SiteParts) -> Step:
         inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
         feature = state.feature if parts.is_alone else inner_state.local.feature
         closed = memory.close(state, feature, True, state.is_inside, not parts.is_alone)
-        spent = info.evaluations, jnp.zeros_like(info.evaluations)
+        products = 0 if parts.is_alone else sites.products(state.position, info.evaluations)
+        spent = info.evaluations, jnp.asarray(products, info.evaluations.dtype)
         return (
             closed.state(state, inner_state.position, inner_state, (), state.is_inside),
             closed.info(info, spent, info.is_finite & closed.is_valid),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from srmc._types import Array, Float, LogDensity, Scalar
+from srmc.core.surrogate import Surrogate
 from srmc.core.target import rejecting
 from srmc.discrete import features
 from srmc.discrete.changes import (
@@ -31,6 +32,8 @@ class Sites:
         One of "gibbs", "stein", "relaxed-gibbs" and "relaxed"; None chooses.
     differences
         The changes of the log density at a state, if the target supplies them.
+    surrogate
+        A tilt, whose gradient then guides the proposals that go by a gradient.
     """
 
     def __init__(
@@ -40,9 +43,12 @@ class Sites:
         guide: str | None = None,
         feature: str | None = None,
         differences: Differences | None = None,
+        surrogate: Surrogate | None = None,
     ):
         if not isinstance(space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
+        if surrogate is not None:
+            feature = features.tilted_kind(surrogate, feature)
         if feature is not None:
             features.check_kind(feature, space)
         if differences is not None and not callable(differences):
@@ -50,7 +56,7 @@ class Sites:
         self.logdensity_fn = logdensity_fn
         self.target = rejecting(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
-        self.differences = differences
+        self.differences, self.surrogate = differences, surrogate
 
     def plain(self) -> View:
         """The target itself, without a feature."""
@@ -94,7 +100,8 @@ class Sites:
 
         The changes that guide proposals are exact if those of the target are. To first order they
         leave out how the features of the other sites change with a site, which would take a
-        Hessian-vector product; the acceptance probability is exact in any case.
+        Hessian-vector product; with a tilt, they are those of its gradient, product and all. The
+        acceptance probability is exact in any case.
         """
         alpha = alpha.astype(x.dtype)
         potential = jnp.vdot(u, local.feature)
@@ -103,6 +110,8 @@ class Sites:
             return bent
         if self.guide == "exact":
             return bent._replace(guide=self._exact_guide(x, local, u, alpha, potential))
+        if self.surrogate is not None:
+            return bent._replace(guide=self._tilted_guide(self.surrogate, x, local, u, alpha))
         return bent._replace(guide=self._first_order_guide(x, local, u, alpha))
 
     def check_start(self, x: Array) -> None:
@@ -138,6 +147,15 @@ class Sites:
         more = over_neighbours(self.space, x, at_neighbour, potential) - potential
         return allowed(local.guide - alpha * more)
 
+    def _tilted_guide(
+        self, tilt: Surrogate, x: Array, local: Local, u: Array, alpha: Scalar
+    ) -> Float[Array, "site value"]:
+        """The changes that the surrogate score s + alpha (Hess U) u predicts (alg:sr_discrete)."""
+        assert tilt.split is not None
+        again = tilt.split.again(self.target)
+        _, gradient = again(x, local.logdensity, local.feature, u, alpha)
+        return allowed(self.space.linear(x, gradient))
+
     def _first_order_guide(
         self, x: Array, local: Local, u: Array, alpha: Scalar
     ) -> Float[Array, "site value"]:
@@ -163,9 +181,20 @@ class Sites:
     def _bend_cost(self, x: Array) -> int:
         """The evaluations per bend: the features of all neighbours, if the guide is exact."""
         if self.guide != "exact":
-            return 0
+            return self._tilt_cost()[0]
         per_feature = 1 if self._takes_gradient(self.chosen(x)) else self._changes_cost(x)
         return self.space.num_neighbours(x) * per_feature
+
+    def products(self, x: Array, evaluations: Array) -> Array:
+        """How many of a step's evaluations were Hessian-vector products."""
+        with_product = self._tilt_cost()[1]
+        return with_product * (evaluations - self._cost(x, self.chosen(x)))
+
+    def _tilt_cost(self) -> tuple[int, int]:
+        """The gradients, and products among them, that a tilt takes to guide a proposal."""
+        if self.guide != "gradient" or self.surrogate is None or self.surrogate.split is None:
+            return 0, 0
+        return self.surrogate.split.again_cost
 
     def _changes_cost(self, x: Array) -> int:
         return 1 if self.differences is not None else self.space.num_neighbours(x)

@@ -10,6 +10,7 @@ from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.mcmc.diffusions import DiffusionState, overdamped_langevin
 
 from srmc._types import LogDensity, Position, PRNGKey, Scalar
+from srmc.core.split import TwoPart
 from srmc.core.target import all_finite
 
 State = TypeVar("State")
@@ -46,6 +47,18 @@ def build_kernel() -> Kernel:
     ) -> tuple[DiffusionState, UnadjustedInfo]:
         langevin = overdamped_langevin(jax.value_and_grad(logdensity_fn))
         return keep_finite(state, langevin(rng_key, state, step_size))
+
+    return kernel
+
+
+def build_split_kernel() -> Callable[..., tuple[DiffusionState, UnadjustedInfo]]:
+    """The same step on a target in two parts, with states that hold its value and score."""
+
+    def kernel(
+        rng_key: PRNGKey, state: DiffusionState, target: TwoPart, step_size: float | Scalar
+    ) -> tuple[DiffusionState, UnadjustedInfo]:
+        langevin = overdamped_langevin(target.look)
+        return keep_finite(state, langevin(rng_key, target.bent(state), step_size))
 
     return kernel
 

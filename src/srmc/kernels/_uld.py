@@ -10,6 +10,7 @@ from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.util import generate_gaussian_noise
 
 from srmc._types import Array, LogDensity, Position, PRNGKey, Scalar, Score
+from srmc.core.split import TwoPart
 from srmc.kernels._ula import UnadjustedInfo, keep_finite
 
 
@@ -51,28 +52,55 @@ def build_kernel() -> Kernel:
         step_size: float | Scalar,
         friction: float | Scalar,
     ) -> tuple[ULDState, UnadjustedInfo]:
-        half = step_size / 2
-        decay = jnp.exp(-friction * step_size)
-        spread = jnp.sqrt(-jnp.expm1(-2 * friction * step_size))
-        noise = generate_gaussian_noise(rng_key, state.position)
-
-        def half_step(start: Position, rate: Position) -> Position:
-            return jax.tree.map(lambda a, b: a + half * b, start, rate)
-
-        def thermostat(p: Array, xi: Array) -> Array:
-            return (decay * p + spread * xi).astype(p.dtype)
-
-        momentum = half_step(state.momentum, state.logdensity_grad)
-        position = half_step(state.position, momentum)
-        momentum = jax.tree.map(thermostat, momentum, noise)
-        position = half_step(position, momentum)
+        position, momentum = _drifted(rng_key, state, step_size, friction)
         logdensity, gradient = jax.value_and_grad(logdensity_fn)(position)
-        momentum = half_step(momentum, gradient)
-        moved = ULDState(position, momentum, logdensity, gradient)
-        bounced = state._replace(momentum=optax.tree.scale(-1, state.momentum))
-        return keep_finite(bounced, moved)
+        momentum = _half_step(step_size, momentum, gradient)
+        return keep_finite(_bounced(state), ULDState(position, momentum, logdensity, gradient))
 
     return kernel
+
+
+def build_split_kernel() -> Callable[..., tuple[ULDState, UnadjustedInfo]]:
+    """The same step on a target in two parts, with states that hold its value and score."""
+
+    def kernel(
+        rng_key: PRNGKey,
+        state: ULDState,
+        target: TwoPart,
+        step_size: float | Scalar,
+        friction: float | Scalar = 1.0,
+    ) -> tuple[ULDState, UnadjustedInfo]:
+        position, momentum = _drifted(rng_key, target.bent(state), step_size, friction)
+        seen, (_, gradient) = target.fresh(position)
+        momentum = _half_step(step_size, momentum, gradient)
+        return keep_finite(_bounced(state), ULDState(position, momentum, *seen))
+
+    return kernel
+
+
+def _drifted(
+    rng_key: PRNGKey, state: ULDState, step_size: float | Scalar, friction: float | Scalar
+) -> tuple[Position, Position]:
+    """Position and momentum after all of a step but its last kick."""
+    decay = jnp.exp(-friction * step_size)
+    spread = jnp.sqrt(-jnp.expm1(-2 * friction * step_size))
+    noise = generate_gaussian_noise(rng_key, state.position)
+
+    def thermostat(p: Array, xi: Array) -> Array:
+        return (decay * p + spread * xi).astype(p.dtype)
+
+    momentum = _half_step(step_size, state.momentum, state.logdensity_grad)
+    position = _half_step(step_size, state.position, momentum)
+    momentum = jax.tree.map(thermostat, momentum, noise)
+    return _half_step(step_size, position, momentum), momentum
+
+
+def _half_step(step_size: float | Scalar, start: Position, rate: Position) -> Position:
+    return jax.tree.map(lambda a, b: a + step_size / 2 * b, start, rate)
+
+
+def _bounced(state: ULDState) -> ULDState:
+    return state._replace(momentum=optax.tree.scale(-1, state.momentum))
 
 
 def as_top_level_api(

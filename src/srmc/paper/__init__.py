@@ -9,6 +9,7 @@ from typing import Protocol
 from srmc.paper._ledger import Estimate, Outcome, Row
 from srmc.paper._progress import Progress, silent
 from srmc.paper.adaptive_alpha import adaptive_alpha
+from srmc.paper.claims import claims
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
 from srmc.paper.figure2 import figure2
@@ -33,6 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "adaptive-alpha": adaptive_alpha,
     "variance-laws": variance_laws,
     "mixture-cifar": mixture_cifar,
+    "claims": claims,
 }
 
 __all__ = ["EXPERIMENTS", "Estimate", "Experiment", "Outcome", "Row"]

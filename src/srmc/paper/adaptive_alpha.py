@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from srmc._types import Float
 from srmc.paper import _numbers
-from srmc.paper._adaptive import RULES, Rule, RuleErrors, measure_rules
+from srmc.paper._adaptive import GUARDED, RULES, Rule, RuleErrors, measure_rules
 from srmc.paper._chains import Trial
 from srmc.paper._ledger import Estimate, Outcome, Row
 from srmc.paper._problems import BURN_IN, STEP_SIZES, Block, Problem, diverged, problem, title
@@ -67,7 +67,7 @@ def adaptive_alpha(size: str = "full", seed: int = 0, on_progress: Progress = si
         _long_row(lasting, long.steps, far.truth.variance),
         _gaussian_row(found),
         _robust_row(found),
-        _guard_row(found["logistic", "hmc"]),
+        *(_guard_row(found["logistic", "hmc"], rule) for rule in GUARDED),
         _exponent_row(found),
     ]
     return Outcome(settings, numbers, {"errors": _picture(found)}, rows)
@@ -102,7 +102,7 @@ def _best(found: RuleErrors, rule: str) -> Float[np.ndarray, " replicate"]:
 def _long_row(found: RuleErrors, steps: int, limit: float) -> Row:
     ours = {rule: found.last(*rule) for rule in PRINTED}
     ratios = {rule: _numbers.mean_or_inf(x) / PRINTED[rule] for rule, x in ours.items()}
-    shown = ours | {("guarded", a): found.last("guarded", a) for a in LONG}
+    shown = ours | {(rule, a): found.last(rule, a) for rule in GUARDED for a in LONG}
     return Row(
         "app:hyperparameter_sensitivity, adaptive alpha",
         "HMC on the logistic posterior: fixed alpha = 2 and 5 deteriorate, and the capped rule "
@@ -165,7 +165,7 @@ def _robust_row(found: _Found) -> Row:
         name = title(block)
         for rule in RULES:
             ours[f"{name}: worst MSE, {rule}"] = _numbers.mean(_worst(mine, rule))
-        for rule in ("capped", "guarded"):
+        for rule in ("capped", *GUARDED):
             checks[f"{name}: the worst {rule} alpha is below the worst fixed one"] = _numbers.below(
                 _worst(mine, rule), _worst(mine, "fixed"), LIMITS[block[0]]
             )
@@ -181,24 +181,33 @@ def _robust_row(found: _Found) -> Row:
     )
 
 
-def _guard_row(found: RuleErrors) -> Row:
-    worst = {rule: _worst(found, rule) for rule in RULES}
-    frozen = found.errors.alpha[found.settings["guarded", NOMINAL[-1]]]
+def _guard_row(found: RuleErrors, rule: str) -> Row:
+    """One reading of the guard; that it left something to protect is a check of its own."""
+    worst = {each: _worst(found, each) for each in ("fixed", "capped", rule)}
+    frozen = {a: float(found.errors.alpha[found.settings[rule, a]]) for a in NOMINAL}
+    reading = "window" if rule == GUARDED[-1] else "step"
     return Row(
         "app:hyperparameter_sensitivity, adaptive alpha",
         "The exponent-scale guardrail gives the clearest protection for HMC on the logistic "
-        "posterior",
+        f'posterior; "the last safe value" is read as that of the last safe {reading}',
         "no numbers",
-        {f"worst MSE, {rule}": _numbers.mean(x) for rule, x in worst.items()},
+        {f"worst MSE, {each}": _numbers.mean(x) for each, x in worst.items()},
         {
-            f"the worst guarded alpha is below the worst {rule} one": _numbers.below(
-                worst["guarded"], worst[rule], LIMITS["logistic"]
+            f"the worst guarded alpha is below the worst {each} one": _numbers.below(
+                worst[rule], worst[each], LIMITS["logistic"]
             )
-            for rule in ("fixed", "capped")
-        },
-        f"With a nominal alpha of {NOMINAL[-1]:g} the guard froze alpha at {frozen:.2g} on average "
-        f"and the cap at {0.8 * NOMINAL[-1]:g}.",
+            for each in ("fixed", "capped")
+        }
+        | {"no nominal alpha is frozen below a hundredth of it": _repels(frozen)},
+        "On average the guard froze alpha at "
+        + ", ".join(f"{x:.2g} for {a:g}" for a, x in frozen.items())
+        + "; the cap ends at 0.8 of each."
+        + ("" if _repels(frozen) else " A sampler that is not repelled needs no protection."),
     )
+
+
+def _repels(frozen: dict[float, float]) -> bool:
+    return all(x > a / 100 for a, x in frozen.items())
 
 
 def _exponent_row(found: _Found) -> Row:
@@ -251,7 +260,7 @@ def _picture(found: _Found) -> Figure:
         axis.set(yscale="log", xlabel="nominal α", title=title(block))
         axis.set_ylabel("squared error, 95% interval")
     entries = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*entries, fontsize=9, ncols=4, loc="outside lower center")
+    figure.legend(*entries, fontsize=9, ncols=5, loc="outside lower center")
     return figure
 
 
@@ -260,7 +269,7 @@ def _draw(axis: Axes, found: RuleErrors, top: float) -> None:
     plain = _numbers.mean(found.last("fixed", 0.0))
     axis.axhline(plain.value, color="0.4", lw=1, ls=":", label="plain")
     lost = False
-    for shift, rule, marker in zip((-0.12, 0, 0.12), RULES, "os^", strict=True):
+    for shift, rule, marker in zip((-0.18, -0.06, 0.06, 0.18), RULES, "os^v", strict=True):
         each = [_numbers.mean(found.last(rule, a)) for a in NOMINAL]
         value = np.array([e.value for e in each])
         half = 1.96 * np.array([e.error for e in each])

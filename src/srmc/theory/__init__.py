@@ -17,7 +17,9 @@ from srmc.theory._limit import (
     gaussian_mean_covariance,
     independent_covariance,
     jacobian,
+    residual_covariance,
 )
+from srmc.theory._meanfield import MeanField
 from srmc.theory._noise import (
     Case,
     estimate,
@@ -28,10 +30,12 @@ from srmc.theory._noise import (
     markov_noise,
 )
 from srmc.theory._stability import largest_alpha, largest_gain
+from srmc.theory._transition import transition_matrix
 
 __all__ = [
     "Blocks",
     "Case",
+    "MeanField",
     "Simulated",
     "Tails",
     "asymptotic_covariance",
@@ -52,5 +56,7 @@ __all__ = [
     "largest_gain",
     "markov_noise",
     "metropolis",
+    "residual_covariance",
     "simulate",
+    "transition_matrix",
 ]

@@ -18,12 +18,17 @@ Tables: TypeAlias = tuple[
     Float[Array, "state d"],
     Float[Array, "state m"],
 ]
-Carry: TypeAlias = tuple[
-    Int[Array, " replicate"],
-    Float[Array, "replicate d"],
-    Float[Array, "replicate m"],
-    Float[Array, "replicate m"],
-]
+
+
+class Carry(NamedTuple):
+    """What replicates carry from step to step; all but `spent` stands still at the budget."""
+
+    states: Int[Array, " replicate"]
+    theta: Float[Array, "replicate d"]
+    mean: Float[Array, "replicate m"]
+    total: Float[Array, "replicate m"]
+    spent: Float[Array, " replicate"]
+    steps: Int[Array, " replicate"]
 
 
 class Simulated(NamedTuple):
@@ -35,11 +40,16 @@ class Simulated(NamedTuple):
         (mu_n - mu) / sqrt(gamma_n), where mu_n averages f with the history's gain.
     average
         sqrt(n) times the error of the plain average.
+    steps
+        The number of steps, n.
+
+    With a budget B, all three are sqrt(B) times the error instead (eq:cost_clt_joint).
     """
 
     theta: Float[np.ndarray, "replicate d"]
     mean: Float[np.ndarray, "replicate m"]
     average: Float[np.ndarray, "replicate m"]
+    steps: Int[np.ndarray, " replicate"]
 
 
 def metropolis(stationary: ArrayLike, proposal: ArrayLike) -> Float[np.ndarray, "state state"]:
@@ -68,13 +78,21 @@ def simulate(
     gain: Gain,
     num_steps: int,
     num_replicates: int,
+    costs: ArrayLike | None = None,
+    budget: float | None = None,
 ) -> Simulated:
     """Simulate the paper's loop around a Metropolis-Hastings kernel on a finite state space.
 
     Each replicate starts from `stationary`. The surrogate is proportional to
     stationary exp(-alpha theta·features), where `features` has shape (state, d) and `values`, which
     hold f, has shape (state, m). `gain` is made by `srmc.gain`.
+
+    With `costs`, (state,), a step that ends in a state costs an exponential random number whose
+    mean is that state's, and each replicate stops before it exceeds the `budget`, which
+    `num_steps` must suffice to spend.
     """
+    if (costs is None) != (budget is None):
+        raise ValueError("costs and budget must be given together")
     if not isinstance(gain, Gain):
         raise TypeError(f"gain must be srmc.gain(...), got {gain!r}")
     check_number("alpha", alpha, at_least=0.0)
@@ -88,30 +106,43 @@ def simulate(
         jnp.asarray(np.asarray(features, float)),
         jnp.asarray(f - pi @ f),
     )
+    if costs is not None:
+        check_number("costs", costs, above=0.0, scalar=False)
+        check_number("budget", budget, above=0.0)
+    price = None if costs is None else jnp.asarray(np.asarray(costs, float))
+    limit = np.inf if budget is None else float(budget)
     settings = float(gain.rho), float(gain.scale), float(gain.delay)
-    out = _simulate(rng_key, tables, float(alpha), settings, num_replicates, num_steps)
-    theta, mean, total = (np.asarray(x, float) for x in out)
-    last = float(gain(num_steps)) ** 0.5
-    return Simulated(theta / last, mean / last, total / num_steps**0.5)
+    out = _simulate(rng_key, tables, price, (alpha, limit), settings, num_replicates, num_steps)
+    theta, mean, total, n = (np.asarray(x) for x in (out.theta, out.mean, out.total, out.steps))
+    if budget is None:
+        last = float(gain(num_steps)) ** 0.5
+        return Simulated(theta / last, mean / last, total / num_steps**0.5, n)
+    if np.any(n == num_steps):
+        raise ValueError(f"num_steps must suffice to spend the budget, got {num_steps}")
+    if np.any(n == 0):
+        raise ValueError(f"budget must suffice for a step, got {budget}")
+    return Simulated(theta * limit**0.5, mean * limit**0.5, total / n[:, None] * limit**0.5, n)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5))
+@functools.partial(jax.jit, static_argnums=(5, 6))
 def _simulate(
     rng_key: PRNGKey,
     tables: Tables,
-    alpha: float,
+    costs: Float[Array, " state"] | None,
+    limits: tuple[float, float],
     settings: tuple[float, float, float],
     size: int,
     num_steps: int,
-) -> tuple[Float[Array, "replicate d"], Float[Array, "replicate m"], Float[Array, "replicate m"]]:
+) -> Carry:
     log_pi, proposal, features, values = tables
+    alpha, budget = limits
     log_q = jnp.log(proposal)
     cumulative = jnp.cumsum(proposal, axis=1)
     start_key, step_key = jax.random.split(rng_key)
     gain = Gain(*settings)
 
-    def step(n: Int[Array, ""], carry: Carry) -> Carry:
-        states, theta, mean, total = carry
+    def move(n: Int[Array, ""], carry: Carry) -> Carry:
+        states, theta, mean, total, spent, steps = carry
         draw, accept = jax.random.uniform(jax.random.fold_in(step_key, n), (2, size))
         rows = cumulative[states]
         new = jnp.sum((draw * rows[:, -1])[:, None] >= rows[:, :-1], axis=1)
@@ -121,9 +152,26 @@ def _simulate(
         gamma = gain(n + 1)
         theta = theta + gamma * (features[states] - theta)
         mean = mean + gamma * (values[states] - mean)
-        return states, theta, mean, total + values[states]
+        return Carry(states, theta, mean, total + values[states], spent, steps + 1)
+
+    def step(n: Int[Array, ""], carry: Carry) -> Carry:
+        moved = move(n, carry)
+        if costs is None:
+            return moved
+        key = jax.random.fold_in(jax.random.fold_in(step_key, n), 1)
+        cost = costs[moved.states] * jax.random.exponential(key, (size,))
+        moved = moved._replace(spent=moved.spent + cost)
+        goes_on = moved.spent <= budget
+
+        def keep(new: Array, old: Array) -> Array:
+            return jnp.where(goes_on.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+        kept: Carry = jax.tree.map(keep, moved, carry)
+        # What the step would have cost stays spent, so that no later and cheaper one is made.
+        return kept._replace(spent=moved.spent)
 
     starts = jax.random.categorical(start_key, log_pi, shape=(size,))
-    zeros = [jnp.zeros((size, table.shape[1])) for table in (features, values, values)]
-    _, theta, mean, total = jax.lax.fori_loop(0, num_steps, step, (starts, *zeros))
-    return theta, mean, total
+    theta, mean = (jnp.zeros((size, table.shape[1])) for table in (features, values))
+    first = Carry(starts, theta, mean, mean, jnp.zeros(size), jnp.zeros(size, int))
+    last: Carry = jax.lax.fori_loop(0, num_steps, step, first)
+    return last

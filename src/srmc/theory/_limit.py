@@ -118,15 +118,29 @@ def independent_covariance(
     """
     check_number("rho", rho, above=0.5, at_most=1.0)
     s, c = _covariances(cov_ss, cov_fs, None)
-    beta = 0.5 if rho == 1 else 1.0
-    inverse = np.linalg.pinv(s, hermitian=True)
-    residual: np.ndarray = (_square("cov_ff", cov_ff) - c @ inverse @ c.T) / (2 * beta)
+    residual = residual_covariance(s, c, cov_ff, rho)
     if alpha == np.inf:
         return residual
     check_number("alpha", alpha, at_least=0.0)
-    solved = np.linalg.solve(2 * alpha * s + 2 * beta * np.eye(len(s)), c.T)
-    covariance: np.ndarray = residual + c @ inverse @ solved
+    two_beta = 1.0 if rho == 1 else 2.0
+    solved = np.linalg.solve(2 * alpha * s + two_beta * np.eye(len(s)), c.T)
+    covariance: np.ndarray = residual + c @ np.linalg.pinv(s, hermitian=True) @ solved
     return covariance
+
+
+def residual_covariance(
+    cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, rho: float
+) -> Float[np.ndarray, "m m"]:
+    """Return R, which no alpha removes: Cov(g, g) / (2 beta) for g = f - C S^-1 s (eq:R-def).
+
+    beta = 1/2 for rho = 1, where R is the variance of independent draws of g, and beta = 1
+    otherwise.
+    """
+    check_number("rho", rho, above=0.5, at_most=1.0)
+    s, c = _covariances(cov_ss, cov_fs, None)
+    explained = c @ np.linalg.pinv(s, hermitian=True) @ c.T
+    residual: np.ndarray = (_square("cov_ff", cov_ff) - explained) / (1.0 if rho == 1 else 2.0)
+    return residual
 
 
 def gaussian_mean_covariance(

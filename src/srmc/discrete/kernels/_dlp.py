@@ -34,7 +34,8 @@ def build_kernel() -> Transition:
             logits = _logits(space, y, there.guide, step_size)
             back = _log_probability(logits, space.labels(x))
             ratio = there.logdensity - here.logdensity + back - forth
-        return decide(accept_key, state, proposed, ratio, forth, view.evaluations(x)[0])
+        look, bend = view.evaluations(x)
+        return decide(accept_key, state, proposed, ratio, forth, look + (1 + adjusted) * bend)
 
     return kernel
 

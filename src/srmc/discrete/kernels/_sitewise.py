@@ -107,7 +107,7 @@ class SiteAlgorithm:
         self, logdensity_fn: LogDensity, space: Space, *args: Any, **options: Any
     ) -> SamplingAlgorithm:
         """The repelled sampler; `srmc.repel` calls this."""
-        for name in ("surrogate", "frame", "feedback_every"):
+        for name in ("frame", "feedback_every"):
             if name in options:
                 raise ValueError(f"{name} is for continuous kernels; {self.name} is not one")
         return repel_sites(self, logdensity_fn, space, *args, **options)
