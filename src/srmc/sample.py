@@ -143,7 +143,7 @@ def sample(
             kept, done = keep_moments(recording, states, plan.keep.keep == "covariance")
         reports: list[Report] = []
         if plan.rebalances(dim_of(positions)):
-            kept, reports = rebalance_run(problem, plan, kept, positions, show)
+            kept, reports = rebalance_run(problem, plan, tuner, kept, positions, show)
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
     _warn_of_a_blow_up(kept)
