@@ -24,6 +24,7 @@ DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
 SCORED = 250  # draws at least that are scored again in each iteration; half of it where
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
+FEWEST = 4  # draws per chain, below which nothing is done
 PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
 FORMS = {
     "full": Form("full", 5),
@@ -150,7 +151,7 @@ def rebalance_parts(
 ) -> list["Rebalanced"]:
     """Rebalance all chains together, or each by itself; see `check_assumption` for `exact`."""
     count = 1 if pooled else len(run.chains)
-    if run.scores is None and run.density is not None:
+    if run.scores is None and run.density is not None and run.chains.shape[1] >= FEWEST:
         # Of sticky chains, some draws per correlation time tell as much as all.
         time = float(np.min(autocorrelation_time(run.chains)))
         run = run._replace(every=max(1, int(time / PER_TIME)))
@@ -196,6 +197,10 @@ class Rebalanced(NamedTuple):
 def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     """The draws of some chains under one map."""
     chains, score, density = run.chains, run.score, run.density
+    if chains.shape[1] < FEWEST:
+        scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
+        few = nothing(f"there are fewer than {FEWEST} draws per chain", 0)
+        return Rebalanced(np.zeros_like(chains), few, Part(chains, scores))
     began = score.count
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)

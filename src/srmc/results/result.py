@@ -149,7 +149,7 @@ class Result:
         rows: dict[str, tuple[float, ...]] = {}
         errors = Errors() if base else self._errors
         for name, array in ((self.base or {}) if base else self.draws).items():
-            plain = array if self.base is None else self.base[name]
+            plain = (self.base or {}).get(name, array)
             for (names, block), (_, before) in zip(
                 blocks(name, array), blocks(name, plain), strict=True
             ):
