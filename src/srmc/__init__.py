@@ -13,6 +13,7 @@ from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, capped, fixed, gain_limited, guarded, watched
 from srmc.core.surrogate import Surrogate, along, shift, tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
 from srmc.models.model import Model
 from srmc.results.netcdf import load
 from srmc.results.result import Result
@@ -51,6 +52,8 @@ __all__ = [
     "Space",
     "Strength",
     "Surrogate",
+    "TemperingInfo",
+    "TemperingState",
     "affine",
     "ais",
     "along",
@@ -59,6 +62,7 @@ __all__ = [
     "discrete",
     "dlp",
     "field",
+    "find_temperatures",
     "fixed",
     "flip_mh",
     "gain",
@@ -86,6 +90,7 @@ __all__ = [
     "shears",
     "shift",
     "targets",
+    "tempering",
     "theory",
     "tilt",
     "translations",
