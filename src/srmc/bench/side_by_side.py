@@ -30,8 +30,9 @@ def posteriors(
 ) -> list[dict[str, Any]]:
     """A row for each sampler on each posterior, in double precision.
 
-    Without `names`, all posteriors whose data are found; "quick" takes one of them, and two samplers. `path` is
-    that of a checkout of posteriordb. `on_row` is called with each row as soon as it is there.
+    Without `names`, all posteriors whose data are found; "quick" takes one of them, and two
+    samplers. `path` is that of a checkout of posteriordb. `on_row` is called with each row as soon
+    as it is there.
     """
     replicates, num_warmup, num_samples = SIZES[size]
     quick = size == "quick"
