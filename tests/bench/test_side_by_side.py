@@ -70,8 +70,9 @@ def test_errors_of_exact_draws_are_those_of_theory():
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["NumPyro NUTS", "BlackJAX NUTS, low rank"])
+@pytest.mark.parametrize("name", ["NumPyro NUTS", "BlackJAX NUTS, low rank", "nutpie, low rank"])
 def test_other_samplers_run_too(name):
+    pytest.importorskip(name.split()[0].strip(",").lower())
     posterior = find("banana")
     truth = find_truth(posterior, quick=True)
     row = compare(posterior, truth, name, 2, 100, 60)
