@@ -108,7 +108,7 @@ def row(sampler, mean, rebalanced, gradients=1000.0):
         "gradients": gradients,
         "tuning_gradients": 500.0,
         "seconds": 1.0,
-        "control_variates": {"order": 0, "seconds": 0.0},
+        "control_variates": {"order": 0, "refused": 0, "seconds": 0.0},
         "rebalance": {"draws": 50, "gradients": 500.0, "seconds": 1.0},
         "errors": {"plain": side(mean), "control variates": {}, "rebalanced": side(rebalanced)},
     }

@@ -1,6 +1,8 @@
 """Parallel tempering: exact at all temperatures, counted, and a kernel like any other."""
 
 import functools
+import re
+from pathlib import Path
 
 import blackjax
 import jax
@@ -235,3 +237,11 @@ def test_bad_arguments_are_named():
     fixed = srmc.repel(srmc.tempering, log_gamma, HEAT, alpha=1.0, frame="fixed", **HMC)
     with pytest.raises(ValueError, match="frame must be 'moving' for tempering"):
         fixed.step(jax.random.key(0), fixed.init(jnp.ones(2)))
+
+
+def test_the_page_runs():
+    page = (Path(__file__).parents[2] / "docs" / "tempering.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    scope: dict = {}
+    exec(block, scope)
+    assert scope["info"].num_gradients == 4 * len(scope["temperatures"])

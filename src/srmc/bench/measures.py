@@ -55,10 +55,14 @@ def estimates(x: Float[np.ndarray, "draw d"], centre: np.ndarray, scale: np.ndar
     }
 
 
-def controlled(x: np.ndarray, s: np.ndarray, truth: Truth) -> tuple[Estimates, int]:
+def controlled(
+    x: np.ndarray, s: np.ndarray, truth: Truth, plain: Estimates
+) -> tuple[Estimates, int]:
     """Estimates with control variates of the second order where they can run, else of the first.
 
-    There must be two draws per control variate; if there are not, the order is 0.
+    There must be two draws per control variate; if there are not, the order is 0. It is 0, too, if
+    `srmc.zv` refuses the draws, as those of a chain that is far from its target; the estimates
+    are then the plain ones.
     """
     n, dim = x.shape
     second = dim * (dim + 3) <= min(n, 2 * MOST)
@@ -67,7 +71,10 @@ def controlled(x: np.ndarray, s: np.ndarray, truth: Truth) -> tuple[Estimates, i
         return {}, 0
     y, pairs = (x - truth.centre) / truth.scale, np.triu_indices(dim)
     values = {"y": y, "products": y[:, pairs[0]] * y[:, pairs[1]], "tail": 1.0 * (y > 1.5)}
-    found = srmc.zv(y, s * truth.scale, order, values).mean
+    try:
+        found = srmc.zv(y, s * truth.scale, order, values).mean
+    except ValueError:
+        return {k: v for k, v in plain.items() if k != "quantile"}, 0
     mean, tail = found["y"], found["tail"]
     products = found["products"] - mean[pairs[0]] * mean[pairs[1]]
     same = pairs[0] == pairs[1]

@@ -171,9 +171,14 @@ def _ratio_lines(rows: list[Row]) -> list[list[str]]:
                 else "–"
                 for n in FUNCTIONALS
             ]
-            order = f", order {row['control_variates']['order']}" if side != "rebalanced" else ""
+            order = "" if side == "rebalanced" else _order(row["control_variates"])
             lines.append([row["posterior"], side + order, *cells])
     return lines
+
+
+def _order(control: dict[str, Any]) -> str:
+    refused = f", {control['refused']} refused" if control["refused"] else ""
+    return f", order {control['order']}{refused}"
 
 
 def _cost_lines(rows: list[Row]) -> list[list[str]]:

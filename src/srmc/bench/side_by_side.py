@@ -94,12 +94,14 @@ def compare(
     per_draw = float(np.mean(runs.gradients)) / length
     affordable = max(20, int(length * per_draw / (per_draw + COST)))
     sides = {side: Errors(truth) for side in ("plain", "control variates", "rebalanced")}
-    seconds, spent, forms, order = [], [], [], 0
+    seconds, spent, forms, orders = [], [], [], []
     for x, s in zip(runs.draws, runs.scores, strict=True):
-        sides["plain"].add(estimates(x, truth.centre, truth.scale))
+        plain = estimates(x, truth.centre, truth.scale)
+        sides["plain"].add(plain)
         began = time.perf_counter()
-        with_control, order = controlled(x, s, truth)
+        with_control, order = controlled(x, s, truth, plain)
         middle = time.perf_counter()
+        orders.append(order)
         sides["control variates"].add(with_control)
         moved, report = _rebalanced(posterior, x[:affordable], s[:affordable])
         seconds.append((middle - began, time.perf_counter() - middle))
@@ -119,7 +121,11 @@ def compare(
         "tuning_gradients": float(np.mean(runs.tuning)),
         "compile_seconds": runs.compile_seconds,
         "seconds": runs.seconds,
-        "control_variates": {"order": order, "seconds": control_seconds},
+        "control_variates": {
+            "order": max(orders),
+            "refused": sum(order < max(orders) for order in orders),
+            "seconds": control_seconds,
+        },
         "rebalance": {
             "draws": affordable,
             "gradients": float(np.mean(spent)),
