@@ -49,6 +49,7 @@ def multimodal(
     seed: int = 0,
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
+    on_row: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> list[dict[str, Any]]:
     """A row for each number of modes and of dimensions, at `budget` gradients per chain."""
     jobs = list(cases or (CASES[:1] if quick else CASES))
@@ -57,6 +58,7 @@ def multimodal(
         on_progress("multimodal", done, len(jobs), f"{modes} modes in {dim} dimensions")
         sizes = (6000, 8, 1) if quick else (budget, replicates, 4)
         rows.append(compare(modes, dim, *sizes, seed))
+        on_row(rows[-1])
     on_progress("multimodal", len(jobs), len(jobs), "")
     return rows
 

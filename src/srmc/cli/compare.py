@@ -85,7 +85,12 @@ def multimodal(
     if page is not None and not page.parent.is_dir():
         fail(ValueError(f"page must be a file in an existing folder, got {page}"))
     run = functools.partial(
-        measurements.multimodal, budget=budget, replicates=replicates, seed=seed, quick=quick
+        measurements.multimodal,
+        budget=budget,
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+        on_row=_appending(out),
     )
     found = measure(run, measurements.multimodal_table, out)
     if page is not None:
