@@ -17,6 +17,7 @@ from srmc.core.strength import Seen, Strength, fixed, gain_limited, watched
 from srmc.core.surrogate import Surrogate, along, shift
 from srmc.core.tilt import tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
 from srmc.models.model import Model
 from srmc.results.netcdf import load
 from srmc.results.result import Result
@@ -56,6 +57,8 @@ __all__ = [
     "Space",
     "Strength",
     "Surrogate",
+    "TemperingInfo",
+    "TemperingState",
     "affine",
     "ais",
     "along",
@@ -64,6 +67,7 @@ __all__ = [
     "discrete",
     "dlp",
     "field",
+    "find_temperatures",
     "fixed",
     "flip_mh",
     "gain",
@@ -92,6 +96,7 @@ __all__ = [
     "shears",
     "shift",
     "targets",
+    "tempering",
     "theory",
     "tilt",
     "translations",
