@@ -296,6 +296,8 @@ def warn(parts: list[Rebalanced]) -> None:
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
     of = lambda found: "" if len(reports) == 1 else f" of chain {', '.join(map(str, found))}"
+    if parts[0].moves.shape[1] < FEWEST:  # of a run that was stopped at once, say
+        return
     stay = [n for n, one in enumerate(reports) if one.form == "none"]
     if stay:
         text = f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}"
