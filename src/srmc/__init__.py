@@ -21,6 +21,7 @@ from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatu
 from srmc.models.model import Model
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.trouble import RunWarning
 from srmc.run.plan import Keep
 from srmc.sample import sample
 from srmc.samplers import (
@@ -53,6 +54,7 @@ __all__ = [
     "RepelInfo",
     "RepelState",
     "Result",
+    "RunWarning",
     "Seen",
     "Space",
     "Strength",

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from srmc._progress import Show
 from srmc._types import Array, Position
 from srmc.after.batched import NUMBERS_AT_ONCE, Batched
-from srmc.after.rebalance import Part, Rebalanced, Run, moved, rebalance_parts, warn
+from srmc.after.rebalance import Part, Rebalanced, Run, complaints, moved, rebalance_parts
 from srmc.after.report import Report, nothing
 from srmc.after.resample import resample
 from srmc.models.problem import Problem
@@ -27,29 +27,36 @@ Unravel = Callable[[Any], Position]
 
 def rebalance_run(
     problem: Problem, plan: Plan, tuner: Tuner, kept: Kept, positions: Position, show: Show
-) -> tuple[Kept, list[Report]]:
+) -> tuple[Kept, list[Report], list[str]]:
     """Rebalance what a run kept, unconstrained draws and their scores; return draws by name.
 
     On a discrete space, resample them. `positions` are some positions, (chain, ...). There is one
-    report, or one for each chain if these do not share a map.
+    report, or one for each chain if these do not share a map; the last result is what a user must
+    know.
     """
     assert kept.draws is not None
     unravel = ravel_pytree(jax.tree.map(lambda x: x[0], positions))[1]
     x = kept.draws["position"]
     if isinstance(tuner, Discrete):
         after, scored, reports = _resampled_draws(problem, tuner, x, unravel)
+        known: list[str] = []
     else:
-        after, scored, reports = _moved_draws(problem, plan, kept.draws, unravel, show)
+        parts = _moved_draws(problem, plan, kept.draws, unravel, show)
+        after, reports, known = moved(x, parts), [p.report for p in parts], complaints(parts)
+        scored = {
+            "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
+            "score": np.concatenate([p.part.scores for p in parts]).astype(x.dtype),
+        }
     values = lambda draws: _by_name(problem, plan, unravel, draws)
     base = values(x)
     draws = base if all(report.form == "none" for report in reports) else values(after)
-    return kept._replace(draws=draws, base=base, scored=scored), reports
+    return kept._replace(draws=draws, base=base, scored=scored), reports, known
 
 
 def _moved_draws(
     problem: Problem, plan: Plan, kept: dict[str, np.ndarray], unravel: Unravel, show: Show
-) -> tuple[np.ndarray, dict[str, np.ndarray], list[Report]]:
-    """The draws after rebalancing, those that were scored with their scores, and reports."""
+) -> list[Rebalanced]:
+    """The moves of the draws, or none if rebalancing was interrupted or failed."""
     x, scores = kept["position"], kept.get("score")
     density = lambda v: problem.logdensity_fn(unravel(v))
     run = Run(
@@ -59,17 +66,10 @@ def _moved_draws(
         Batched("the log density", density, x, ()),
     )
     try:
-        parts = rebalance_parts(
-            run, plan.shared_history, exact=plan.kernel not in UNADJUSTED, show=show
-        )
+        exact = plan.kernel not in UNADJUSTED
+        return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
-        parts = [_untouched(run, error)]
-    warn(parts)
-    scored = {
-        "position": np.concatenate([part.part.chains for part in parts]).astype(x.dtype),
-        "score": np.concatenate([part.part.scores for part in parts]).astype(x.dtype),
-    }
-    return moved(x, parts), scored, [part.report for part in parts]
+        return [_untouched(run, error)]
 
 
 def _resampled_draws(
