@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from srmc._types import LogDensity, Position, PRNGKey
-from srmc.models.problem import Problem
+from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
 
@@ -27,7 +27,7 @@ def has_sites(model: Callable[..., Any]) -> bool:
 def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Problem:
     """A NumPyro model with its arguments; chains start from the prior if `start` is "prior"."""
     try:
-        from numpyro import infer
+        from numpyro import handlers, infer
         from numpyro.infer.util import initialize_model
     except ImportError as error:
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
@@ -61,4 +61,13 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
         return scatter(logdensity_fn, key, zero, num_chains)
 
-    return Problem(getattr(model, "__name__", "model"), logdensity_fn, starts, found.postprocess_fn)
+    seeded = handlers.seed(model, jax.random.key(0))
+    inverse = Inverse(
+        tuple(found.param_info.z),
+        lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
+        lambda z: infer.util.log_likelihood(
+            seeded, found.postprocess_fn(z), *args, batch_ndims=0, **kwargs
+        ),
+    )
+    name = getattr(model, "__name__", "model")
+    return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse)
