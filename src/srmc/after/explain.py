@@ -64,7 +64,7 @@ def _density(
         if isinstance(model, Target):
             structure = jax.tree.structure(model.position)
             names = tuple(name_leaves(model.position))
-            unconstrain = lambda values: structure.unflatten([values[name] for name in names])
+            unconstrain = lambda values: jax.tree.unflatten(structure, [values[k] for k in names])
         else:
             unconstrain = lambda values: values["x"] if names == ("x",) else values
     starts: Any = None  # draws are there already
@@ -147,7 +147,7 @@ def over_draws(function: Callable[[Any], Any], draws: Any) -> Any:
     rows = [np.asarray(x, float).reshape(-1, *x.shape[2:]) for x in leaves]
     count = len(rows[0])
     size = min(AT_ONCE, 1 << (count - 1).bit_length())
-    program = jax.jit(jax.vmap(lambda leaves: function(structure.unflatten(leaves))))
+    program = jax.jit(jax.vmap(lambda leaves: function(jax.tree.unflatten(structure, leaves))))
     parts = []
     for start in range(0, count, size):  # all of one size, so that one program serves
         some = np.minimum(np.arange(start, start + size), count - 1)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from srmc._types import Float, LogDensity
 from srmc.after.assumption import check_assumption
 from srmc.after.explain import (
     Constrain,
@@ -33,6 +34,7 @@ from srmc.models.problem import Problem
 PLAIN = "posterior_plain"
 OF_DRAWS = ("log_likelihood", "log_prior", "posterior_predictive", "unconstrained_posterior")
 Groups = dict[str, Dataset]
+Draws = Float[np.ndarray, "chain draw d"]
 
 
 class Improvement(NamedTuple):
@@ -141,7 +143,25 @@ def _moved(
     plain = groups["posterior"]
     flat, unravel = positions_of(problem, plain)
     check_values(problem, plain, flat, unravel)
-    density = lambda z: problem.logdensity_fn(unravel(z))
+    moved, done = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
+    named = over_draws(lambda z: problem.values(unravel(z)), moved)
+    known = values_of(plain)
+    left = [name for name in known if name not in named]
+    if left:
+        warnings.warn(
+            f"the model does not compute {', '.join(left)} of the trace, which is therefore only "
+            f"in the group {PLAIN}",
+            stacklevel=3,
+        )
+    kept = {name: x for name, x in named.items() if name in known}
+    posterior = replaced(plain.drop_vars(left), kept)
+    return {"posterior": posterior} | _log_likelihood(groups, problem, moved, unravel), done
+
+
+def _rebalanced(
+    density: LogDensity, flat: Draws, form: str, progress: bool
+) -> tuple[Draws, Improvement]:
+    """The draws rebalanced; an error if they are not draws of the density."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         moved, found = rebalance(
@@ -152,6 +172,7 @@ def _moved(
             report=True,
             progress=progress,
         )
+    assert not isinstance(found, list)  # one map for all chains
     failed = [finding.text for finding in found.findings if finding.failed]
     if failed:
         raise ValueError(
@@ -160,23 +181,10 @@ def _moved(
             "for a log density of bounded parameters, give unconstrain and constrain"
         )
     for one in caught:
-        warnings.warn(str(one.message), one.category, stacklevel=3)
-    named = over_draws(lambda z: problem.values(unravel(z)), moved)
-    known = values_of(plain)
-    left = [name for name in known if name not in named]
-    if left:
-        warnings.warn(
-            f"the model does not compute {', '.join(left)} of the trace, which is therefore only "
-            f"in the group {PLAIN}",
-            stacklevel=3,
-        )
-    posterior = replaced(
-        plain.drop_vars(left), {name: x for name, x in named.items() if name in known}
-    )
-    new = {"posterior": posterior} | _log_likelihood(groups, problem, moved, unravel)
+        warnings.warn(str(one.message), one.category, stacklevel=4)
     method = "none" if found.form == "none" else "rebalance"
     ratios = found.expected._asdict()
-    return new, Improvement(method, found.form, found.reason, found.gradients, **ratios)
+    return moved, Improvement(method, found.form, found.reason, found.gradients, **ratios)
 
 
 def _log_likelihood(groups: Groups, problem: Problem, moved: Any, unravel: Any) -> Groups:

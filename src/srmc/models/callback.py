@@ -63,11 +63,10 @@ def from_value_and_grad(
     @logdensity_fn.defjvp
     def along(primals: Any, tangents: Any) -> tuple[Scalar, Scalar]:
         value, gradient = both(*primals)
-        return value, sum(map(jnp.vdot, *map(jax.tree.leaves, (gradient, *tangents))))
+        pairs = zip(*map(jax.tree.leaves, (gradient, *tangents)), strict=True)
+        return value, jnp.sum(jnp.stack([jnp.vdot(g, t) for g, t in pairs]))
 
-    logdensity_fn.__name__ = getattr(value_and_grad_fn, "__name__", "model")
-    density: LogDensity = logdensity_fn
-    return density
+    return logdensity_fn
 
 
 class _Host:

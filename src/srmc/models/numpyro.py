@@ -1,6 +1,7 @@
 """NumPyro models."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -32,6 +33,8 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
     except ImportError as error:
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
     args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    seeded = handlers.seed(model, jax.random.key(0))
+    _check_continuous(handlers.trace(seeded).get_trace(*args, **kwargs))
     prior = isinstance(start, str) and start == "prior"
     strategy = infer.init_to_sample if prior else infer.init_to_uniform
 
@@ -61,7 +64,6 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
         return scatter(logdensity_fn, key, zero, num_chains)
 
-    seeded = handlers.seed(model, jax.random.key(0))
     inverse = Inverse(
         tuple(found.param_info.z),
         lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
@@ -71,3 +73,15 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
     )
     name = getattr(model, "__name__", "model")
     return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse)
+
+
+def _check_continuous(trace: Mapping[str, Any]) -> None:
+    """Refuse discrete latent variables, unless NumPyro can sum over them."""
+    latent = [site for site in trace.values() if site["type"] == "sample"]
+    latent = [site for site in latent if not site["is_observed"]]
+    discrete = ", ".join(site["name"] for site in latent if site["fn"].support.is_discrete)
+    if discrete and find_spec("funsor") is None:
+        raise ValueError(
+            f"model must have continuous variables alone, but not so {discrete}; NumPyro sums over "
+            "discrete ones if funsor is installed"
+        )

@@ -33,7 +33,6 @@ def stan_density(model: Any) -> LogDensity:
             return -np.inf, np.zeros_like(x)
         return value, gradient
 
-    value_and_grad.__name__ = str(model.name())
     return from_value_and_grad(value_and_grad)
 
 
