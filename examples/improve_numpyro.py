@@ -29,15 +29,19 @@ def shops(sales, counts, measures):
     numpyro.sample("measures", scale, obs=measures)
 
 
-def make_sampler(num_samples=250, num_chains=4):
-    options = {"chain_method": "vectorized", "progress_bar": False}
+def make_sampler(draws=250, tune=500, chains=4):
     return MCMC(
-        NUTS(shops), num_warmup=500, num_samples=num_samples, num_chains=num_chains, **options
+        NUTS(shops),
+        num_warmup=tune,
+        num_samples=draws,
+        num_chains=chains,
+        chain_method="vectorized",
+        progress_bar=False,
     )
 
 
-def make_trace(seed, mcmc=None):
-    mcmc = mcmc or make_sampler()
+def make_trace(seed, draws=250, tune=500, mcmc=None):
+    mcmc = mcmc or make_sampler(draws, tune)
     mcmc.run(jax.random.key(seed), *DATA)
     return az.from_numpyro(mcmc, coords=COORDS, dims=DIMS)
 

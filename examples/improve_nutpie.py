@@ -9,11 +9,11 @@ import srmc
 compiled = nutpie.compile_pymc_model(shops)
 
 
-def make_trace(seed):
+def make_trace(seed, draws=250, tune=500):
     return nutpie.sample(
         compiled,
-        draws=250,
-        tune=500,
+        draws=draws,
+        tune=tune,
         chains=4,
         seed=seed,
         store_gradient=True,

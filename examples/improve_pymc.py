@@ -22,10 +22,10 @@ with pm.Model(coords=COORDS) as shops:
     pm.MvNormal("measures", np.zeros(3), chol=root, observed=MEASURES)
 
 
-def make_trace(seed):
+def make_trace(seed, draws=250, tune=500):
     return pm.sample(
-        250,
-        tune=500,
+        draws,
+        tune=tune,
         chains=4,
         random_seed=seed,
         model=shops,

@@ -63,24 +63,27 @@ def unconstrain(v):
     return {name: biject_to(support).inv(v[name]) for name, support in SUPPORTS.items()}
 
 
-def write_csv(folder, seed):
+def write_csv(folder, seed, draws, tune):
     """Files as CmdStan writes them, one per chain."""
     zero = {"mu": 0.0, "tau": 0.0, "raw": jnp.zeros(6), "sigma": 0.0, "sd": jnp.zeros(3)}
     zero |= {"p": jnp.zeros(2), "root": jnp.zeros(3)}
     sampled = srmc.sample(
         log_density,
         alpha=0.0,
-        num_warmup=500,
-        num_samples=250,
+        num_warmup=tune,
+        num_samples=draws,
         seed=seed,
         initial_position=zero,
         progress=False,
     )
-    draws = jax.vmap(jax.vmap(constrain))(jax.tree.map(jnp.asarray, dict(sampled.draws)))
+    values = jax.vmap(jax.vmap(constrain))(jax.tree.map(jnp.asarray, dict(sampled.draws)))
     files = []
     for chain in range(4):
-        columns = {"lp__": np.zeros(250), "accept_stat__": sampled.stats["acceptance_rate"][chain]}
-        for name, x in draws.items():
+        columns = {
+            "lp__": np.zeros(draws),
+            "accept_stat__": sampled.stats["acceptance_rate"][chain],
+        }
+        for name, x in values.items():
             for index in np.ndindex(x.shape[2:]):
                 label = ".".join([name, *(str(i + 1) for i in index)])
                 columns[label] = x[(chain, slice(None), *index)]
@@ -104,9 +107,9 @@ def read_csv(files):
     return convert(posterior)
 
 
-def make_trace(seed):
+def make_trace(seed, draws=250, tune=500):
     with tempfile.TemporaryDirectory() as folder:
-        return read_csv(write_csv(folder, seed))
+        return read_csv(write_csv(folder, seed, draws, tune))
 
 
 def improve(trace, **options):
