@@ -325,8 +325,21 @@ def test_what_is_asked_for_must_be_possible():
         srmc.improve(trace, log_density, z_grad={})
     with pytest.raises(ValueError, match="must be continuous, got one on"):
         srmc.improve(trace, srmc.Model(log_density, space=srmc.Binary()))
+    opaque = lambda z: float(np.sum(np.asarray(z["mu"])))
+    with pytest.raises(TypeError, match="from_value_and_grad"):
+        srmc.improve(trace, opaque, unconstrain=unconstrain, constrain=constrain)
     with pytest.raises(TypeError, match="report must be"):
         srmc.improve(trace, log_density, report="yes")
+
+
+def test_what_comes_back_can_be_saved(tmp_path):
+    options = {"unconstrain": unconstrain, "constrain": constrain, "progress": False}
+    for make in (as_tree, as_inference_data):
+        out = srmc.improve(make(posterior=dataset(exact_draws())), log_density, **options)
+        out.to_netcdf(tmp_path / f"{make.__name__}.nc")
+        with xarray.open_dataset(tmp_path / f"{make.__name__}.nc", group="posterior") as read:
+            assert read.attrs["srmc_method"] == "rebalance"
+            np.testing.assert_array_equal(read["s"], out["posterior"]["s"])
 
 
 def test_variables_that_the_model_does_not_know_are_left_with_the_plain_draws():

@@ -4,6 +4,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from srmc._types import Float, LogDensity
@@ -28,6 +29,7 @@ from srmc.after.traces import (
     values_of,
     with_groups,
 )
+from srmc.core.target import check_density
 from srmc.metrics.errors import batch_means_error
 from srmc.models.problem import Problem
 
@@ -143,6 +145,7 @@ def _moved(
     plain = groups["posterior"]
     flat, unravel = positions_of(problem, plain)
     check_values(problem, plain, flat, unravel)
+    check_density(problem.logdensity_fn, unravel(jnp.asarray(flat[0, 0])))
     moved, done = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
     named = over_draws(lambda z: problem.values(unravel(z)), moved)
     known = values_of(plain)
