@@ -123,4 +123,5 @@ if __name__ == "__main__":
                 write_page(rows)
             else:
                 rows |= {"truth": truth()} if name == "truth" else study(name, rows["truth"])
-                ROWS.write_text(json.dumps(rows, indent=1) + "\n")
+                lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()]
+                ROWS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
