@@ -1,9 +1,10 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
-from srmc import discrete, kernels, metrics, run, targets, theory, tune
+from srmc import discrete, kernels, metrics, models, run, targets, theory, tune
 from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
 from srmc.after.errors import rebalanced_error
+from srmc.after.improve import improve
 from srmc.after.rebalance import rebalance
 from srmc.after.rebalancing import rebalancing
 from srmc.after.report import Report as Rebalancing
@@ -78,12 +79,14 @@ __all__ = [
     "guarded",
     "gwg",
     "hmc",
+    "improve",
     "kernels",
     "load",
     "locally_balanced",
     "mala",
     "metrics",
     "mh",
+    "models",
     "nuts",
     "paper_settings",
     "rebalance",
