@@ -76,5 +76,5 @@ def test_the_page_on_theory_runs():
     scope: dict = {}
     exec(second, scope)
     result, better = scope["result"], scope["better"]
-    assert (better.error["x"] < result.summary()["error"].to_numpy()).all()
-    assert (abs(better.mean["x"] - srmc.targets.logistic().moments.mean) < 0.02).all()
+    assert (better.error < result.summary(base=True)["error"].to_numpy()).all()
+    assert (abs(better.mean - srmc.targets.logistic().moments.mean) < 0.02).all()

@@ -7,7 +7,7 @@ make it a Student t interval.
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from srmc._checks import check_count
 from srmc._types import Float, Int, PyTree
@@ -172,7 +172,7 @@ def long_run_covariance(
 
 def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Float[np.ndarray, "..."]:
     """The factor that makes ± 1.96 standard errors a 95% Student t interval."""
-    ratio: np.ndarray = stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)
+    ratio: np.ndarray = special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
     return ratio
 
 
