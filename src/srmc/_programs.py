@@ -1,15 +1,21 @@
-"""Compiled programs are kept on disk, so that a call compiles nothing that an earlier one did."""
+"""Compiled programs are kept, in memory and on disk: a call compiles nothing that another did."""
 
 import functools
 import hashlib
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import jax
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 MOST = 2**30  # bytes of programs that are kept; those not used for longest are removed first
+MODELS = 32  # programs of one kind that are kept in memory
 SWITCH = "SRMC_PROGRAMS"  # a folder, or "off"
 
 
@@ -33,6 +39,21 @@ def keep_programs() -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", MOST)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def remembered(make: Callable[P, T]) -> Callable[P, T]:
+    """Remember what a function of hashable arguments made, a compiled program for a model, say."""
+    cached = functools.lru_cache(MODELS)(make)
+
+    @functools.wraps(make)
+    def recall(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            hash((args, tuple(kwargs.items())))
+        except TypeError:  # a callable without a hash, such as a module with arrays
+            return make(*args, **kwargs)
+        return cached(*args, **kwargs)  # type: ignore[arg-type]
+
+    return recall
 
 
 def _user_cache() -> Path:

@@ -85,8 +85,10 @@ def _row(
 ) -> dict[str, Any]:
     flat = flatten(target)
     offs: dict[str, list[np.ndarray]] = {}  # in units of the reported errors
+    alarms = 0
     for x, s, _ in plain_runs(flat, case, chains, replicates, seed):
         moved, report = rebalanced(flat, case, x, s)
+        alarms += any(finding.failed for finding in report.findings)
         result = srmc.Result.of_rebalanced(moved, x, s, report)
         for side, base in (("plain", True), ("rebalanced", False)):
             for what, off in _offs(result.summary(base), truth).items():
@@ -95,6 +97,7 @@ def _row(
         "replicates": replicates,
         "chains": chains,
         "draws_per_chain": case.num_samples,
+        "failed_checks": alarms,
     }
     for name, found in offs.items():
         share = np.mean(np.abs(found) < 1.96, axis=1)  # coordinates are not independent

@@ -134,8 +134,10 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
         f"coordinates of {first['replicates']} replicates of {first['chains']} chains, with the "
         "standard error over replicates. The intervals are ± 1.96 of the standard errors that "
         "`result.summary()` reports, for means, standard deviations, and the quantiles at 5, 50 "
-        "and 95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws before "
-        f"rebalancing, with batch means. Draws per chain: {lengths}."
+        "and 95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws "
+        f"before rebalancing, with batch means. Draws per chain: {lengths}. The checks of the "
+        f"assumption behind rebalancing failed in {sum(row['failed_checks'] for row in rows)} of "
+        f"{sum(row['replicates'] for row in rows)} runs."
     )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)
