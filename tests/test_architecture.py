@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "srmc"
 ROOMS = (
     *("_types", "_checks", "_arviz", "_progress", "_versions", "store"),
     *("metrics", "core", "discrete", "kernels", "samplers", "theory", "targets"),
-    *("models", "tune", "run", "after", "results", "sample"),
+    *("models", "tune", "run", "after", "results", "sample", "plugins"),
 )
 # These use what anyone can use: the package itself, and its public rooms.
 OUTSIDE = ("paper", "bench")

@@ -88,13 +88,14 @@ def test_a_stopped_run_goes_on_to_the_same_draws(whole, tmp_path, stops_early, m
     assert part.interrupted
     length = part.draws["x"].shape[1]
     assert 0 < length < 120
-    np.testing.assert_array_equal(part.draws["x"], whole.draws["x"][:, :length])
+    np.testing.assert_array_equal(part.base["x"], whole.base["x"][:, :length])
     same(whole, srmc.sample(log_gamma, **QUICK, checkpoint=tmp_path, resume=True))
     same(whole, srmc.sample(log_gamma, **QUICK, checkpoint=tmp_path, resume=True))
 
 
-def test_moments_are_resumed_too(whole, tmp_path, stops_early, monkeypatch):
-    options = QUICK | {"keep": "covariance", "checkpoint": tmp_path}
+def test_moments_are_resumed_too(tmp_path, stops_early, monkeypatch):
+    whole = srmc.sample(log_gamma, **QUICK, alpha=3.0)
+    options = QUICK | {"keep": "covariance", "checkpoint": tmp_path, "alpha": 3.0}
     stops_early(signal.SIGTERM)
     part = srmc.sample(log_gamma, **options, checkpoint_seconds=1e-9)
     monkeypatch.undo()
@@ -227,7 +228,7 @@ def test_a_model_and_a_keep_say_what_the_keywords_say(whole):
     together = srmc.sample(srmc.Model(log_gamma), **QUICK, keep=keep)
     same(apart, together)
     np.testing.assert_array_equal(apart.base["total"], together.base["total"])
-    np.testing.assert_array_equal(together.draws["x"], whole.draws["x"][:, 1::2])
+    np.testing.assert_array_equal(together.base["x"], whole.base["x"][:, 1::2])
 
 
 def test_a_loop_that_blows_up_is_noticed():
@@ -325,7 +326,8 @@ def test_a_full_disk_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatc
 
 def test_non_finite_places_are_counted_and_survived():
     hole = lambda x: jnp.where(jnp.abs(x[0] - 1.0) < 0.1, jnp.nan, log_gamma(x))
-    result = srmc.sample(hole, **QUICK | {"kernel": "mh"})
+    with pytest.warns(UserWarning, match="the draws stay as they were: .* has a jump"):
+        result = srmc.sample(hole, **QUICK | {"kernel": "mh"})
     assert np.all(np.isfinite(result.draws["x"]))
 
 
@@ -333,10 +335,13 @@ def test_a_wall_is_noticed_and_left_alone():
     """A half-normal, whose mean score is not 0; so is that of any density with an edge."""
     half = lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), -jnp.inf)
     options = QUICK | {"initial_position": np.ones(2, np.float32), "num_warmup": 1000}
-    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+    with pytest.warns(UserWarning, match="the draws stay as they were: .* it has a wall"):
         result = srmc.sample(half, **options)
+    assert not result.is_rebalanced
+    np.testing.assert_array_equal(result.draws["x"], result.base["x"])
+    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+        result = srmc.sample(half, **options, keep="moments")
     assert np.all(result.stats["alpha"] == 0)
-    assert result.about["measured"]["offset"] > 1
     with pytest.warns(UserWarning, match="repelled draws are off the target"):
         srmc.sample(half, **options | {"alpha": 3.0})
 
@@ -349,3 +354,32 @@ def test_a_chain_that_follows_the_pilots_is_not_left_behind():
     with pytest.warns(UserWarning, match="go on from where others are after warm-up: 1"):
         result = srmc.sample(quartic, **options)
     assert np.max(np.abs(result.draws["x"])) < 5
+
+
+def test_draws_are_rebalanced_and_the_base_chain_is_the_plain_kernel_s(whole):
+    plain = srmc.sample(log_gamma, **QUICK, alpha=0.0)
+    np.testing.assert_array_equal(whole.base["x"], plain.draws["x"])
+    assert whole.is_rebalanced
+    off = [np.abs(x.mean(axis=(0, 1)) - MEAN) for x in (whole.draws["x"], whole.base["x"])]
+    assert np.all(off[0] < 0.5 * off[1])
+    (report,) = whole.about["rebalancing"]
+    assert report["gradients"] > 0
+    assert not any(finding["failed"] for finding in report["findings"])
+
+
+def test_each_chain_is_rebalanced_by_itself_without_a_shared_history():
+    result = srmc.sample(log_gamma, **QUICK, shared_history=False)
+    assert len(result.about["rebalancing"]) == 2
+    assert np.all(result.summary()["error"] > 0)
+
+
+def test_any_function_has_an_estimate_and_an_error(whole, tmp_path):
+    square = lambda draws: draws["x"] ** 2
+    mean, error = whole.estimate(square)
+    np.testing.assert_allclose(mean, np.mean(whole.draws["x"].astype(float) ** 2, axis=(0, 1)))
+    assert np.all(np.abs(mean - VARIANCE - MEAN**2) < 6 * error)
+    whole.save(tmp_path / "r.nc")
+    again = srmc.load(tmp_path / "r.nc")
+    np.testing.assert_allclose(again.estimate(square), (mean, error))
+    with pytest.raises(ValueError, match="must return an array"):
+        whole.estimate(lambda draws: 1.0)

@@ -1,9 +1,10 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
-from srmc import discrete, kernels, metrics, run, targets, theory, tune
+from srmc import discrete, kernels, metrics, models, run, targets, theory, tune
 from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
 from srmc.after.errors import rebalanced_error
+from srmc.after.improve import improve
 from srmc.after.rebalance import rebalance
 from srmc.after.rebalancing import rebalancing
 from srmc.after.report import Report as Rebalancing
@@ -17,9 +18,11 @@ from srmc.core.strength import Seen, Strength, fixed, gain_limited, watched
 from srmc.core.surrogate import Surrogate, along, shift
 from srmc.core.tilt import tilt
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
 from srmc.models.model import Model
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.trouble import RunWarning
 from srmc.run.plan import Keep
 from srmc.sample import sample
 from srmc.samplers import (
@@ -52,10 +55,13 @@ __all__ = [
     "RepelInfo",
     "RepelState",
     "Result",
+    "RunWarning",
     "Seen",
     "Space",
     "Strength",
     "Surrogate",
+    "TemperingInfo",
+    "TemperingState",
     "affine",
     "ais",
     "along",
@@ -64,6 +70,7 @@ __all__ = [
     "discrete",
     "dlp",
     "field",
+    "find_temperatures",
     "fixed",
     "flip_mh",
     "gain",
@@ -72,12 +79,14 @@ __all__ = [
     "guarded",
     "gwg",
     "hmc",
+    "improve",
     "kernels",
     "load",
     "locally_balanced",
     "mala",
     "metrics",
     "mh",
+    "models",
     "nuts",
     "paper_settings",
     "rebalance",
@@ -92,6 +101,7 @@ __all__ = [
     "shears",
     "shift",
     "targets",
+    "tempering",
     "theory",
     "tilt",
     "translations",

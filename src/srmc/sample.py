@@ -20,7 +20,8 @@ from srmc.core.strength import Strength
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem
 from srmc.results.result import Result
-from srmc.run.keep import Kept, Recording, keep_draws, keep_moments
+from srmc.results.trouble import RunWarning, troubles
+from srmc.run.keep import Recording, keep_draws, keep_moments
 from srmc.run.loop import start
 from srmc.run.plan import Keep, Plan
 from srmc.run.processes import together
@@ -146,19 +147,23 @@ def sample(
         else:
             kept, done = keep_moments(recording, states, plan.keep.keep == "covariance")
         reports: list[Report] = []
+        known: list[str] = []
         stop.at_once = True
         if plan.rebalances(dim_of(positions)):
-            kept, reports = rebalance_run(problem, plan, kept, positions, show)
+            kept, reports, known = rebalance_run(problem, plan, tuner, kept, positions, show)
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
-    _warn_of_a_blow_up(kept)
     about = _about(problem, plan, tuner, tuned, done, time.perf_counter() - began)
-    return Result(
+    result = Result(
         kept=kept,
         about=about | {"rebalancing": [as_record(report) for report in reports]},
         shared_history=plan.shared_history,
         interrupted=done < plan.num_draws,
     )
+    result.about["warnings"] = known + troubles(result)
+    for text in result.warnings:
+        warnings.warn(text, RunWarning, stacklevel=2)
+    return result
 
 
 def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:
@@ -198,14 +203,3 @@ def _about(
         "seconds": round(seconds, 3),
         "gradients_of_warmup": int(np.asarray(tuned.gradients)),
     }
-
-
-def _warn_of_a_blow_up(kept: Kept) -> None:
-    share = 1 - float(np.mean(kept.stats["is_stable"]))
-    if share > 0.01:
-        warnings.warn(
-            "the loop of history and kernel blew up: the exponent scale alpha |theta·s| exceeded "
-            f"10 + d in {share:.0%} of the draws, which are not draws of the target. Use "
-            'alpha="auto", a smaller alpha or gain, or srmc.watched(alpha)',
-            stacklevel=3,
-        )

@@ -1,5 +1,6 @@
 """From the plain chain of a run to its rebalanced draws."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,26 +11,53 @@ from jax.flatten_util import ravel_pytree
 from srmc._progress import Show
 from srmc._types import Array, Position
 from srmc.after.batched import NUMBERS_AT_ONCE, Batched
-from srmc.after.rebalance import Part, Rebalanced, Run, moved, rebalance_parts, warn
+from srmc.after.rebalance import Part, Rebalanced, Run, complaints, moved, rebalance_parts
 from srmc.after.report import Report, nothing
+from srmc.after.resample import resample
 from srmc.models.problem import Problem
 from srmc.run.keep import Kept
 from srmc.run.plan import Plan
 from srmc.run.task import values_of
+from srmc.tune import Tuner
 from srmc.tune.continuous import UNADJUSTED
+from srmc.tune.discrete import Discrete
+
+Unravel = Callable[[Any], Position]
 
 
 def rebalance_run(
-    problem: Problem, plan: Plan, kept: Kept, positions: Position, show: Show
-) -> tuple[Kept, list[Report]]:
+    problem: Problem, plan: Plan, tuner: Tuner, kept: Kept, positions: Position, show: Show
+) -> tuple[Kept, list[Report], list[str]]:
     """Rebalance what a run kept, unconstrained draws and their scores; return draws by name.
 
-    `positions` are some positions, (chain, ...). There is one report, or one for each chain if
-    these do not share a map.
+    On a discrete space, resample them. `positions` are some positions, (chain, ...). There is one
+    report, or one for each chain if these do not share a map; the last result is what a user must
+    know.
     """
     assert kept.draws is not None
     unravel = ravel_pytree(jax.tree.map(lambda x: x[0], positions))[1]
-    x, scores = kept.draws["position"], kept.draws.get("score")
+    x = kept.draws["position"]
+    if isinstance(tuner, Discrete):
+        after, scored, reports = _resampled_draws(problem, tuner, x, unravel)
+        known: list[str] = []
+    else:
+        parts = _moved_draws(problem, plan, kept.draws, unravel, show)
+        after, reports, known = moved(x, parts), [p.report for p in parts], complaints(parts)
+        scored = {
+            "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
+            "score": np.concatenate([p.part.scores for p in parts]).astype(x.dtype),
+        }
+    values = lambda draws: _by_name(problem, plan, unravel, draws)
+    base = values(x)
+    draws = base if all(report.form == "none" for report in reports) else values(after)
+    return kept._replace(draws=draws, base=base, scored=scored), reports, known
+
+
+def _moved_draws(
+    problem: Problem, plan: Plan, kept: dict[str, np.ndarray], unravel: Unravel, show: Show
+) -> list[Rebalanced]:
+    """The moves of the draws, or none if rebalancing was interrupted or failed."""
+    x, scores = kept["position"], kept.get("score")
     density = lambda v: problem.logdensity_fn(unravel(v))
     run = Run(
         np.asarray(x, float),
@@ -38,23 +66,20 @@ def rebalance_run(
         Batched("the log density", density, x, ()),
     )
     try:
-        parts = rebalance_parts(
-            run, plan.shared_history, exact=plan.kernel not in UNADJUSTED, show=show
-        )
+        exact = plan.kernel not in UNADJUSTED
+        return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
-        parts = [_untouched(run, error)]
-    warn(parts)
-    values = lambda draws: _by_name(problem, plan, unravel, draws)
-    base = values(x)
-    is_moved = any(part.report.form != "none" for part in parts)
-    scored = {
-        "position": np.concatenate([part.part.chains for part in parts]).astype(x.dtype),
-        "score": np.concatenate([part.part.scores for part in parts]).astype(x.dtype),
-    }
-    kept = kept._replace(
-        draws=values(moved(x, parts)) if is_moved else base, base=base, scored=scored
-    )
-    return kept, [part.report for part in parts]
+        return [_untouched(run, error)]
+
+
+def _resampled_draws(
+    problem: Problem, tuner: Discrete, x: np.ndarray, unravel: Unravel
+) -> tuple[np.ndarray, dict[str, np.ndarray], list[Report]]:
+    """The draws that stand for all, the features that they balance, and a report."""
+    states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
+    found = resample(problem.logdensity_fn, tuner.space, tuner.differences, states)
+    chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
+    return chosen, {"features": found.phi.astype(x.dtype)}, [found.report]
 
 
 def _untouched(run: Run, error: BaseException) -> Rebalanced:
@@ -66,7 +91,7 @@ def _untouched(run: Run, error: BaseException) -> Rebalanced:
 
 
 def _by_name(
-    problem: Problem, plan: Plan, unravel: Any, draws: np.ndarray
+    problem: Problem, plan: Plan, unravel: Unravel, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The values of draws (chain, draw, d) by name, in the user's space."""
 

@@ -24,6 +24,7 @@ DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
 SCORED = 250  # draws at least that are scored again in each iteration; half of it where
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
+FEWEST = 4  # draws per chain, below which nothing is done
 PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
 FORMS = {
     "full": Form("full", 5),
@@ -125,7 +126,8 @@ def rebalance(
         known = np.asarray(scores, float).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, form, show=show)
-    warn(parts)
+    for text in complaints(parts):
+        warnings.warn(text, stacklevel=2)
     result = moved(given, parts)
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
@@ -150,7 +152,7 @@ def rebalance_parts(
 ) -> list["Rebalanced"]:
     """Rebalance all chains together, or each by itself; see `check_assumption` for `exact`."""
     count = 1 if pooled else len(run.chains)
-    if run.scores is None and run.density is not None:
+    if run.scores is None and run.density is not None and run.chains.shape[1] >= FEWEST:
         # Of sticky chains, some draws per correlation time tell as much as all.
         time = float(np.min(autocorrelation_time(run.chains)))
         run = run._replace(every=max(1, int(time / PER_TIME)))
@@ -196,6 +198,10 @@ class Rebalanced(NamedTuple):
 def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     """The draws of some chains under one map."""
     chains, score, density = run.chains, run.score, run.density
+    if chains.shape[1] < FEWEST:
+        scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
+        few = nothing(f"there are fewer than {FEWEST} draws per chain", 0)
+        return Rebalanced(np.zeros_like(chains), few, Part(chains, scores))
     began = score.count
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)
@@ -286,15 +292,17 @@ def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expe
     return max(1, int(count / wanted))
 
 
-def warn(parts: list[Rebalanced]) -> None:
-    """One warning for each thing that a user must know, with the chains that it is about."""
+def complaints(parts: list[Rebalanced]) -> list[str]:
+    """What a user must know about rebalancing, with the chains that it is about."""
+    found: list[str] = []
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
     of = lambda found: "" if len(reports) == 1 else f" of chain {', '.join(map(str, found))}"
+    if parts[0].moves.shape[1] < FEWEST:  # of a run that was stopped at once, say
+        return found
     stay = [n for n, one in enumerate(reports) if one.form == "none"]
     if stay:
-        text = f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}"
-        warnings.warn(text, stacklevel=3)
+        found.append(f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}")
     failures = {
         n: [f.text for f in one.findings if f.failed]
         for n, one in enumerate(reports)
@@ -302,12 +310,11 @@ def warn(parts: list[Rebalanced]) -> None:
     }
     if failures:
         first = "; ".join(next(iter(failures.values())))
-        text = f"rebalanced draws{of(failures)} may be off the target: {first}"
-        warnings.warn(text, stacklevel=3)
+        found.append(f"rebalanced draws{of(failures)} may be off the target: {first}")
     stayed = sum(r.stayed for r in reports if r.form != "none")
     if stayed > 0.01 * num_draws:
-        warnings.warn(
+        found.append(
             f"{stayed} of {num_draws} draws stayed as they were, since their moves left the target "
-            "or had no score; rebalance draws of unbounded parameters",
-            stacklevel=3,
+            "or had no score; rebalance draws of unbounded parameters"
         )
+    return found

@@ -39,7 +39,7 @@ def overhead(
 
     size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
     run = functools.partial(measurements.overhead, **size)
-    _measure(run, tables.overhead_table, out)
+    measure(run, tables.overhead_table, out)
 
 
 @bench.command()
@@ -70,7 +70,7 @@ def noharm(
         seed=seed,
         quick=quick,
     )
-    _measure(run, tables.noharm_table, out)
+    measure(run, tables.noharm_table, out)
 
 
 @bench.command()
@@ -86,7 +86,7 @@ def discrete(
     from srmc.bench import tables
 
     run = functools.partial(measurements.discrete, target, kernel, seed=seed, quick=quick)
-    _measure(run, tables.discrete_table, out)
+    measure(run, tables.discrete_table, out)
 
 
 @bench.command()
@@ -110,7 +110,7 @@ def coverage(
         seed=seed,
         quick=quick,
     )
-    _measure(run, tables.coverage_table, out)
+    measure(run, tables.coverage_table, out)
 
 
 @bench.command()
@@ -138,7 +138,7 @@ def rebalance(
         seed=seed,
         quick=quick,
     )
-    _measure(run, tables.rebalance_table, out)
+    measure(run, tables.rebalance_table, out)
 
 
 @bench.command()
@@ -156,25 +156,26 @@ def rule(
     run = functools.partial(
         measurements.rule, constant, replicates=replicates, seed=seed, quick=quick
     )
-    _measure(run, tables.rule_table, out)
+    measure(run, tables.rule_table, out)
 
 
-def _measure(
+def measure(
     run: Callable[..., list[dict[str, Any]]],
     table: Callable[[list[dict[str, Any]]], Any],
     out: Path | None,
-) -> None:
-    """Run a benchmark, print its table, and write its rows."""
+) -> list[dict[str, Any]]:
+    """Run a benchmark, print its table, write its rows, and return them."""
     if out is not None and not out.parent.is_dir():
         fail(ValueError(f"out must be a file in an existing folder, got {out}"))
     try:
         with progress_bar() as show:
             rows = run(on_progress=show)
-    except ValueError as error:
+    except (ValueError, FileNotFoundError) as error:
         fail(error)
     console.print(table(rows))
     if out is not None:
         out.write_text(json.dumps(rows, indent=2) + "\n")
+    return rows
 
 
 @bench.command()

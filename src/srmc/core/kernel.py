@@ -25,7 +25,7 @@ _UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)
 
 def caches(state: KernelState, name: str) -> bool:
     """Whether a kernel caches this about the target, at the position of its state."""
-    return name in getattr(state, "_fields", ())
+    return name in getattr(state, "_fields", ()) and getattr(state, name) is not None
 
 
 class Kernel:
@@ -144,6 +144,8 @@ class Kernel:
         if signature not in self._calls:
             self._calls[signature] = count_calls(self._build, rng_key, state)
         calls = self._calls[signature]
+        if calls.loops and getattr(info, "num_gradients", None) is not None:
+            return jnp.asarray(calls.values), info.num_gradients
         if calls.loops and not (self._reports_rounds and hasattr(info, "num_integration_steps")):
             return None
         rounds = info.num_integration_steps if calls.loops else 0

@@ -159,10 +159,11 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
 
     def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
         kernel = algorithm.build_kernel()
-        takes_key = "rng_key" in inspect.signature(algorithm.init).parameters
+        known = inspect.signature(algorithm.init).parameters
+        names = [name for name in ("rng_key", "random_generator_arg") if name in known]
 
         def init(position: Position, rng_key: PRNGKey | None = None) -> Any:
-            more = {"rng_key": rng_key} if takes_key else {}
+            more = dict.fromkeys(names, rng_key)
             return algorithm.init(position, logdensity_fn, **more)
 
         return SamplingAlgorithm(

@@ -95,7 +95,16 @@ def check_density(logdensity_fn: LogDensity, position: Position) -> None:
     """Refuse a log density that does not return one floating-point number."""
     if not callable(logdensity_fn):
         raise TypeError(f"logdensity_fn must be a function of a position, got {logdensity_fn!r}")
-    out = jax.eval_shape(logdensity_fn, position)
+    try:
+        out = jax.eval_shape(logdensity_fn, position)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, jax.errors.JAXTypeError) or "Tracer" in str(error):
+            raise TypeError(
+                f"logdensity_fn must be written with jax.numpy, but {logdensity_fn!r} cannot be "
+                "traced by JAX; if it is of NumPy or PyTorch, give its value and gradient to "
+                f"srmc.models.from_value_and_grad: {str(error).splitlines()[0]}"
+            ) from error
+        raise
     shape = getattr(out, "shape", None)
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         found = f"shape {shape} and dtype {out.dtype}" if shape is not None else f"{out!r}"

@@ -41,13 +41,20 @@ def check_feature_kind(kind: str, logdensity_fn: LogDensity, space: Space, x: Ar
             "from 0 and the chain converges to another distribution; feature='gibbs' is exact",
             stacklevel=4,
         )
-    if kind == "relaxed-gibbs" and not _is_linear(logdensity_fn, space, x):
+    if kind == "relaxed-gibbs" and is_biased(kind, logdensity_fn, space, x):
         warnings.warn(
             "feature='relaxed-gibbs' has zero mean only if the log density is linear in each "
             "site, which this one is not: the chain converges to another distribution; "
             "feature='gibbs' is exact, and cheap if `differences` is given",
             stacklevel=4,
         )
+
+
+def is_biased(kind: str, logdensity_fn: LogDensity, space: Space, x: Array) -> bool:
+    """Whether a feature is known not to have mean 0 under the target."""
+    return kind == "relaxed" or (
+        kind == "relaxed-gibbs" and not _is_linear(logdensity_fn, space, x)
+    )
 
 
 def check_gradient(logdensity_fn: LogDensity, space: Space, x: Array) -> None:

@@ -3,12 +3,12 @@
 `r_hat` and `between_chains_error` require chains with separate histories; the others do not.
 """
 
+from srmc.metrics.convergence import r_hat
 from srmc.metrics.distances import (
     ReplicateMSE,
     kl_divergence,
     mode_coverage,
     normalised_entropy,
-    r_hat,
     replicate_mse,
     total_variation,
     vendi_score,

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Sized
 from typing import NamedTuple, TypeVar
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from scipy.special import entr, rel_entr
 
-from srmc._arviz import import_arviz
 from srmc._checks import check_number
-from srmc._types import Float, PyTree
+from srmc._types import Float
 
 Samples = TypeVar("Samples", bound=Sized)
 NUMBERS_AT_ONCE = 2**22  # bounds the memory of resamples and of tables of distances
@@ -202,30 +200,3 @@ def _rows(name: str, values: ArrayLike) -> Float[np.ndarray, "row k"]:
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"{name} must have at least one row, got shape {x.shape}")
     return x.reshape(len(x), -1)
-
-
-def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
-    """Return the rank-normalised split R-hat of each coordinate, as computed by ArviZ.
-
-    `draws` has axes (chain, draw, ...), with at least two chains and four draws. Each chain must
-    have its own history: a shared history couples the chains, and R-hat would then indicate
-    agreement that is not there. A coordinate that never moves has R-hat NaN.
-
-    >>> white = np.random.default_rng(0).normal(size=(4, 1000))
-    >>> bool(r_hat(white) < 1.01), bool(r_hat(white + np.arange(4)[:, None]) > 1.1)
-    (True, True)
-    """
-    import xarray
-
-    arviz = import_arviz()
-
-    def one(leaf: ArrayLike) -> Float[np.ndarray, "..."]:
-        x = np.asarray(leaf, float)
-        if x.ndim < 2 or x.shape[0] < 2 or x.shape[1] < 4:
-            raise ValueError(f"draws must be of at least 2 chains and 4 draws, got shape {x.shape}")
-        names = ("chain", "draw", *(f"axis_{n}" for n in range(x.ndim - 2)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found: np.ndarray = arviz.rhat(xarray.Dataset({"x": (names, x)}))["x"].values
-        return found
-
-    return jax.tree.map(one, draws)

@@ -9,6 +9,7 @@ from srmc.discrete.space import Space
 from srmc.models.numpyro import from_numpyro, has_sites
 from srmc.models.problem import Problem, name_leaves
 from srmc.models.pymc import from_pymc
+from srmc.models.stan import from_stan, is_stan
 from srmc.models.starts import find_starts, find_states, scatter
 from srmc.targets import Target
 
@@ -18,7 +19,8 @@ class Model:
     """A model with what belongs to it, for `srmc.sample`.
 
     model
-        A JAX log density of a position, a NumPyro model, a PyMC model or a `srmc.targets.Target`.
+        A JAX log density of a position, a NumPyro model, a PyMC model, a BridgeStan model or a
+        `srmc.targets.Target`.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
     space
@@ -101,9 +103,12 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
         found = Problem(model.name, model.logdensity_fn, scattered, name_leaves)
     elif is_pymc:
         found = from_pymc(model, initial_position)
+    elif is_stan(model):
+        found = from_stan(model)
     elif not callable(model):
         raise TypeError(
-            f"model must be a log density, a target, a NumPyro model or a PyMC model, got {model!r}"
+            "model must be a log density, a target, or a model of NumPyro, PyMC or BridgeStan, got "
+            f"{model!r}"
         )
     elif data is not None or is_text or (initial_position is None and has_sites(model)):
         found = from_numpyro(model, data, initial_position)

@@ -1,13 +1,14 @@
 """NumPyro models."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from srmc._types import LogDensity, Position, PRNGKey
-from srmc.models.problem import Problem
+from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
 
@@ -27,11 +28,13 @@ def has_sites(model: Callable[..., Any]) -> bool:
 def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Problem:
     """A NumPyro model with its arguments; chains start from the prior if `start` is "prior"."""
     try:
-        from numpyro import infer
+        from numpyro import handlers, infer
         from numpyro.infer.util import initialize_model
     except ImportError as error:
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
     args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    seeded = handlers.seed(model, jax.random.key(0))
+    _check_continuous(handlers.trace(seeded).get_trace(*args, **kwargs))
     prior = isinstance(start, str) and start == "prior"
     strategy = infer.init_to_sample if prior else infer.init_to_uniform
 
@@ -61,4 +64,24 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
         return scatter(logdensity_fn, key, zero, num_chains)
 
-    return Problem(getattr(model, "__name__", "model"), logdensity_fn, starts, found.postprocess_fn)
+    inverse = Inverse(
+        tuple(found.param_info.z),
+        lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
+        lambda z: infer.util.log_likelihood(
+            seeded, found.postprocess_fn(z), *args, batch_ndims=0, **kwargs
+        ),
+    )
+    name = getattr(model, "__name__", "model")
+    return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse)
+
+
+def _check_continuous(trace: Mapping[str, Any]) -> None:
+    """Refuse discrete latent variables, unless NumPyro can sum over them."""
+    latent = [site for site in trace.values() if site["type"] == "sample"]
+    latent = [site for site in latent if not site["is_observed"]]
+    discrete = ", ".join(site["name"] for site in latent if site["fn"].support.is_discrete)
+    if discrete and find_spec("funsor") is None:
+        raise ValueError(
+            f"model must have continuous variables alone, but not so {discrete}; NumPyro sums over "
+            "discrete ones if funsor is installed"
+        )

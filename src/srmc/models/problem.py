@@ -8,6 +8,25 @@ import jax
 from srmc._types import Array, LogDensity, Position, PRNGKey, PyTree
 
 
+class Inverse(NamedTuple):
+    """The way back from named values to a position, for draws that another program made.
+
+    names
+        The variables that determine the position.
+    unconstrain
+        From these variables at one draw to the position.
+    log_likelihood
+        From a position to the log likelihood of each observation, by name; None if unknown.
+    random
+        Names in `values` that are drawn anew each time, such as predictions.
+    """
+
+    names: tuple[str, ...]
+    unconstrain: Callable[[dict[str, Array]], Position]
+    log_likelihood: Callable[[Position], dict[str, Array]] | None = None
+    random: tuple[str, ...] = ()
+
+
 class Problem(NamedTuple):
     """What `srmc.sample` samples from, whatever it was given.
 
@@ -19,12 +38,15 @@ class Problem(NamedTuple):
         From a key and a number of chains to their starts, (chain, ...).
     values
         From a position to named arrays, in the user's space.
+    inverse
+        From named arrays to a position, where that is known.
     """
 
     name: str
     logdensity_fn: LogDensity
     starts: Callable[[PRNGKey, int], Position]
     values: Callable[[Position], dict[str, Array]]
+    inverse: Inverse | None = None
 
 
 def name_leaves(position: PyTree[Array]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from srmc._types import Array, Position, PRNGKey, Scalar
-from srmc.models.problem import Problem
+from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
 
@@ -42,7 +42,30 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
         zero = jax.tree.map(jnp.zeros_like, _floats(model.initial_point()))
         return scatter(logdensity_fn, key, zero, num_chains)
 
-    return Problem(model.name or "model", logdensity_fn, starts, values)
+    def log_likelihood(position: Any) -> dict[str, Array]:
+        pointwise = model.logp(vars=model.observed_RVs, sum=False)
+        out = get_jaxified_graph(inputs=model.value_vars, outputs=pointwise)(*in_order(position))
+        return {v.name: jnp.asarray(x) for v, x in zip(model.observed_RVs, out, strict=True)}
+
+    free = tuple(v.name for v in model.free_RVs)
+    inverse = Inverse(free, lambda given: _unconstrain(model, given), log_likelihood)
+    return Problem(model.name or "model", logdensity_fn, starts, values, inverse)
+
+
+def _unconstrain(model: Any, given: dict[str, Array]) -> dict[str, Array]:
+    """The value variables at these values of the free ones, whose transforms may be nested."""
+    from pytensor.graph.replace import clone_replace
+
+    moves = [model.rvs_to_transforms[v] for v in model.free_RVs]
+    forward = [
+        v if move is None else move.forward(v, *v.owner.inputs)
+        for v, move in zip(model.free_RVs, moves, strict=True)
+    ]
+    inputs = {v: v.type(name=v.name) for v in model.free_RVs}
+    graph = _pymc_to_jax()(list(inputs.values()), clone_replace(forward, replace=inputs))
+    out = graph(*(given[v.name] for v in model.free_RVs))
+    names = [model.rvs_to_values[v].name for v in model.free_RVs]
+    return {name: jnp.asarray(x) for name, x in zip(names, out, strict=True)}
 
 
 def _pymc_to_jax() -> Callable[..., Any]:

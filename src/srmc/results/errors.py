@@ -32,6 +32,10 @@ class Errors:
         """The errors of what a run kept."""
         reports = about.get("rebalancing") or []
         if kept.scored is not None and any(r["form"] != "none" for r in reports):
+            if "features" in kept.scored:
+                phi = np.asarray(kept.scored["features"], float)
+                left = np.full(phi.shape[2], reports[0]["left"]["shift"])
+                return Errors(rebalanced=([Features(phi, left, 0)], 1))
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
             return Errors.of_rebalanced(x, s, [from_record(report) for report in reports])
         if "features" in kept.stats:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc.metrics.convergence import rank_r_hat
+from srmc.metrics.errors import autocorrelation_time
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
@@ -81,6 +83,11 @@ class Result:
         return any(report["form"] != "none" for report in self.about.get("rebalancing", ()))
 
     @property
+    def warnings(self) -> list[str]:
+        """What `srmc.sample` warned of, in words, with the remedy."""
+        return list(self.about.get("warnings", ()))
+
+    @property
     def gradients(self) -> int:
         """The number of gradients that sampling evaluated, over all chains; -1 if unknown.
 
@@ -101,7 +108,9 @@ class Result:
         unexplained (`srmc.rebalanced_error`), in a repelled run from the features that the history
         averaged (`metrics.repelled_error`), else from batch means over all chains together, which
         for a repelled run are an upper bound. The effective sample size of a Markov chain applies
-        to neither. With `base`, the summary is that of the plain kernel's draws.
+        to neither: `r_hat_base` and `ess_base`, which tell whether the chains have mixed and how
+        many independent draws they amount to, are those of the plain chains. With `base`, the
+        summary is that of the plain kernel's draws.
         """
         import pandas as pd
 
@@ -112,7 +121,7 @@ class Result:
         else:
             names = [f"{q:.0%}" for q in QUANTILES]
             rows, columns = self._draw_rows(base), ["mean", "sd", "error", *names, "error_sd"]
-            columns += [f"error_{name}" for name in names]
+            columns += [f"error_{name}" for name in names] + ["r_hat_base", "ess_base"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
     def estimate(
@@ -149,7 +158,7 @@ class Result:
         rows: dict[str, tuple[float, ...]] = {}
         errors = Errors() if base else self._errors
         for name, array in ((self.base or {}) if base else self.draws).items():
-            plain = array if self.base is None else self.base[name]
+            plain = (self.base or {}).get(name, array)
             for (names, block), (_, before) in zip(
                 blocks(name, array), blocks(name, plain), strict=True
             ):
@@ -163,6 +172,8 @@ class Result:
                     *quantiles,
                     spread / np.where(sd > 0, 2 * sd, np.inf),
                     *(errors.of_quantile(block, before, q) for q in QUANTILES),
+                    rank_r_hat(before),
+                    before[..., 0].size / autocorrelation_time(before),
                 )
                 rows |= dict(zip(names, zip(*columns, strict=True), strict=True))
         return rows

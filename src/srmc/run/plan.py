@@ -22,6 +22,7 @@ from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
 from srmc.tune.tuner import Alpha, Tuner
 
+DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 SITE_OPTIONS = ("feature", "differences", "preconditioner")  # of `repel` on a discrete space
 
 
@@ -91,13 +92,15 @@ class Plan:
         return given and (self.repellence is None or "alpha" not in self.repellence)
 
     def rebalances(self, dim: int) -> bool:
-        """Whether the plain kernel runs, and its draws are rebalanced in the end.
+        """Whether the plain kernel runs, and its draws are rebalanced or resampled in the end.
 
         Draws that would not fit into memory are repelled as they are made.
         """
-        is_open = self.space is None and self.is_auto and self.repellence is None
-        size = 8 * 2 * dim * self.num_draws * self.num_chains  # draws and scores, in bytes
-        return is_open and self.keep.keep == "draws" and size <= IN_MEMORY
+        count = self.num_draws * self.num_chains
+        is_open = self.is_auto and self.repellence is None and self.keep.keep == "draws"
+        if self.space is not None and DRAWS_PER_SITE * dim > count:
+            return False  # weights for so many sites would fit noise
+        return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
     def fixed_length(self, dim: int) -> str | None:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""

@@ -14,6 +14,7 @@ from srmc.run.stop import Stop
 from srmc.run.task import dim_of
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner, rule, tune
+from srmc.tune.tuner import Alpha
 
 
 def warm_up(
@@ -44,7 +45,7 @@ def warm_up(
             pilots,
             num_warmup=plan.num_warmup,
             num_samples=plan.num_samples,
-            alpha=0.0 if plan.rebalances(dim_of(positions)) else plan.alpha,
+            alpha=_strength(problem, plan, tuner, positions),
             together=plan.num_chains if plan.shared_history else 1,
         )
         stop.wait_for(tuned)
@@ -70,6 +71,15 @@ def warm_up(
         gradients=found["cost"]["gradients"],
         extra_gradients=int(found["cost"]["extra_gradients"]),
     )
+
+
+def _strength(problem: Problem, plan: Plan, tuner: Tuner, positions: Position) -> Alpha:
+    """The strength to tune for: none, if draws are rebalanced or the features are biased."""
+    first = jax.tree.map(lambda x: x[0], positions)
+    is_open = plan.is_auto and plan.repellence is None
+    if plan.rebalances(dim_of(positions)):
+        return 0.0
+    return 0.0 if is_open and tuner.is_biased(problem.logdensity_fn, first) else plan.alpha
 
 
 def _numbered(tree: Any) -> dict[str, np.ndarray]:

@@ -94,7 +94,13 @@ class Continuous:
         return {}
 
     def adapt(
-        self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Position, num_steps: int
+        self,
+        logdensity_fn: LogDensity,
+        rng_key: PRNGKey,
+        positions: Position,
+        num_steps: int,
+        *,
+        measures: bool = True,
     ) -> Warmup:
         """Find the step size, and for HMC and NUTS the diagonal metric, from all chains."""
         check_count("num_steps", num_steps, at_least=100)
@@ -105,7 +111,9 @@ class Continuous:
         else:
             late, scored = by_acceptance(*arguments)
         path, scores, gradients = late.path, late.scores, late.gradients
-        if scores is None:
+        if scores is None and not measures:
+            scores = jax.tree.map(jnp.zeros_like, path)
+        elif scores is None:
             # For a kernel that caches no scores, those of some draws are evaluated.
             more = max(1, len(jax.tree.leaves(path)[0][0]) // rule.MEASURED_DRAWS)
             path = jax.tree.map(lambda x: x[:, ::-1][:, ::more][:, ::-1], path)
@@ -123,6 +131,10 @@ class Continuous:
             gradients=gradients,
             extra_gradients=extra,
         )
+
+    def is_biased(self, logdensity_fn: LogDensity, position: Position) -> bool:
+        """No: Stein features have mean 0."""
+        return False
 
     def measure(
         self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int

@@ -16,6 +16,7 @@ from srmc.core.history import Gain
 from srmc.core.state import RepelState
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
+from srmc.discrete.checks import is_biased
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.tune import rule
@@ -80,7 +81,13 @@ class Discrete:
         return SiteLoop(*[0.0] * 5)  # type: ignore[arg-type]
 
     def adapt(
-        self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Array, num_steps: int
+        self,
+        logdensity_fn: LogDensity,
+        rng_key: PRNGKey,
+        positions: Array,
+        num_steps: int,
+        *,
+        measures: bool = True,
     ) -> Warmup:
         """Tune in the first half of the steps; keep draws of the second half, with features."""
         check_count("num_steps", num_steps, at_least=100)
@@ -89,7 +96,8 @@ class Discrete:
         sites = Sites(logdensity_fn, self.space, None, None, self.differences)
         first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
         self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
-        sites.check_feature(positions[0])
+        if measures:
+            sites.check_feature(positions[0])
         settle = jax.jit(lambda x: self._settle(logdensity_fn, keys, x, half))
         positions, step_size, spent = settle(positions)
         found = {"step_size": step_size} if self._tunes else {}
@@ -97,6 +105,8 @@ class Discrete:
         spacing = max(spacing, half // 512)
         late = jax.jit(lambda x, found: self._late(logdensity_fn, keys, x, found, half, spacing))
         last, draws, more = late(positions, found)
+        if not measures:
+            return Warmup(last, found, draws, jnp.zeros_like(draws), spacing, spent + more, 0)
         look = lambda x: sites.look(x).feature
         features = jax.jit(lambda x: jax.lax.map(look, x, batch_size=64))(
             draws.reshape(-1, *draws.shape[2:])
@@ -165,6 +175,11 @@ class Discrete:
         firsts = half + spacing * jnp.arange(half // spacing)
         (states, spent), path = jax.lax.scan(several, start, firsts)
         return states.position, jnp.swapaxes(path, 0, 1), spent
+
+    def is_biased(self, logdensity_fn: LogDensity, position: Array) -> bool:
+        """Whether the default feature is known not to have mean 0."""
+        kind = Sites(logdensity_fn, self.space, None, None, self.differences).chosen(position)
+        return is_biased(kind, logdensity_fn, self.space, position)
 
     def measure(
         self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int

@@ -72,9 +72,18 @@ class Tuner(Protocol):
         """A loop of zeros, with the structure of a measured one."""
 
     def adapt(
-        self, logdensity_fn: LogDensity, rng_key: PRNGKey, positions: Position, num_steps: int
+        self,
+        logdensity_fn: LogDensity,
+        rng_key: PRNGKey,
+        positions: Position,
+        num_steps: int,
+        *,
+        measures: bool = True,
     ) -> Warmup:
-        """Run the warm-up of all chains."""
+        """Run the warm-up of all chains; without `measures`, features may be left out."""
+
+    def is_biased(self, logdensity_fn: LogDensity, position: Position) -> bool:
+        """Whether the features are known not to have mean 0 under the target."""
 
     def measure(
         self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int
@@ -117,8 +126,9 @@ def tune(
 
     `srmc.sample` and the studies all call this function. It can be traced.
     """
-    warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup)
-    if isinstance(alpha, float | int) and alpha == 0:
+    is_plain = isinstance(alpha, float | int) and alpha == 0
+    warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup, measures=not is_plain)
+    if is_plain:
         return Tuned(
             positions=warmup.positions,
             parameters=warmup.parameters,

@@ -1,0 +1,240 @@
+"""A finished run of another program, with smaller errors: ArviZ traces in and out."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._types import Float, LogDensity
+from srmc.after.assumption import check_assumption
+from srmc.after.explain import (
+    Constrain,
+    Unconstrain,
+    check_values,
+    explain,
+    over_draws,
+    positions_of,
+)
+from srmc.after.rebalance import rebalance
+from srmc.after.reweight import reweight
+from srmc.after.stored import resampled, stored_scores
+from srmc.after.traces import (
+    Dataset,
+    groups_of,
+    has_draws,
+    picked,
+    replaced,
+    values_of,
+    with_groups,
+)
+from srmc.core.target import check_density
+from srmc.metrics.errors import batch_means_error
+from srmc.models.problem import Problem
+
+PLAIN = "posterior_plain"
+OF_DRAWS = ("log_likelihood", "log_prior", "posterior_predictive", "unconstrained_posterior")
+Groups = dict[str, Dataset]
+Draws = Float[np.ndarray, "chain draw d"]
+
+
+class Improvement(NamedTuple):
+    """What `improve` did; it is in the attributes of the posterior, too, as `srmc_method` etc.
+
+    method
+        "rebalance", "reweight", or "none" if the draws stayed as they were.
+    form, reason
+        The fields of the map, and why there are no more of them.
+    gradients
+        The number of gradients evaluated.
+    means, variances, quantiles
+        Expected variances of estimates, after over before, in unconstrained coordinates; NaN for
+        weights.
+    largest_change
+        The largest change of a mean, in standard errors of the plain one.
+    effective
+        The effective size of the weights over the number of draws; 1 without weights.
+    """
+
+    method: str
+    form: str = ""
+    reason: str = ""
+    gradients: int = 0
+    means: float = np.nan
+    variances: float = np.nan
+    quantiles: float = np.nan
+    largest_change: float = 0.0
+    effective: float = 1.0
+
+
+def improve(
+    trace: Any,
+    model: Any = None,
+    *,
+    data: Any = None,
+    unconstrain: Unconstrain | None = None,
+    constrain: Constrain | None = None,
+    z_grad: Any = None,
+    form: str = "auto",
+    report: bool = False,
+    progress: bool = True,
+) -> Any:
+    """The trace of a finished run, with smaller errors.
+
+    Draws are mapped to unconstrained space, rebalanced (see `srmc.rebalance`), and mapped back.
+    Without a model, but with stored gradients, they are weighted (see `srmc.reweight`) and
+    resampled.
+
+    Parameters
+    ----------
+    trace
+        An ArviZ InferenceData or DataTree with a posterior.
+    model
+        The model that made it: of PyMC, NumPyro (with its arguments in `data`) or BridgeStan, or a
+        JAX log density of an unconstrained position.
+    data
+        The arguments of a NumPyro model, a tuple or a dictionary.
+    unconstrain, constrain
+        For a log density: from a dictionary of the trace's variables at one draw to a position, and
+        back, in JAX. Without them the position is the dictionary itself, or the array if its only
+        variable is called x.
+    z_grad
+        Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
+        `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
+        after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
+    form, progress
+        As in `srmc.rebalance`.
+    report
+        Whether to return an `Improvement` as well.
+
+    Returns
+    -------
+    A trace of the same type, whose posterior has the same variables, dimensions, coordinates and
+    attributes. Variables that follow from others are computed anew, and so is a log likelihood. The
+    plain draws are in the group posterior_plain: effective sample sizes and R-hat are to be taken
+    from there, and sample_stats belong to it. Weights are in sample_stats, as srmc_weight.
+    """
+    groups = groups_of(trace)
+    if PLAIN in groups:
+        raise ValueError(f"trace must not be improved already, but it has a group {PLAIN}")
+    if not isinstance(report, bool):
+        raise TypeError(f"report must be True or False, got {report!r}")
+    if model is None:
+        new, done = _weighted(groups, z_grad)
+    elif z_grad is not None:
+        raise ValueError("z_grad is for a trace without a model; give one of the two")
+    else:
+        problem = explain(groups["posterior"], model, data, unconstrain, constrain)
+        new, done = _moved(groups, problem, form, progress)
+    done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
+    about = {f"srmc_{name}": value for name, value in done._asdict().items()}
+    about["srmc_diagnostics"] = f"effective sample sizes and R-hat hold for the group {PLAIN}"
+    new["posterior"] = new["posterior"].assign_attrs(about)
+    for name, group in groups.items():
+        if name not in new and has_draws(group, groups["posterior"]):
+            new[name] = group.assign_attrs(srmc_draws=f"those of the group {PLAIN}")
+    result = with_groups(trace, groups | new | {PLAIN: groups["posterior"]})
+    return (result, done) if report else result
+
+
+def _moved(
+    groups: Groups, problem: Problem, form: str, progress: bool
+) -> tuple[Groups, Improvement]:
+    """The groups that change when draws are rebalanced."""
+    plain = groups["posterior"]
+    flat, unravel = positions_of(problem, plain)
+    check_values(problem, plain, flat, unravel)
+    check_density(problem.logdensity_fn, unravel(jnp.asarray(flat[0, 0])))
+    moved, done = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
+    named = over_draws(lambda z: problem.values(unravel(z)), moved)
+    known = values_of(plain)
+    left = [name for name in known if name not in named]
+    if left:
+        warnings.warn(
+            f"the model does not compute {', '.join(left)} of the trace, which is therefore only "
+            f"in the group {PLAIN}",
+            stacklevel=3,
+        )
+    kept = {name: x for name, x in named.items() if name in known}
+    posterior = replaced(plain.drop_vars(left), kept)
+    return {"posterior": posterior} | _log_likelihood(groups, problem, moved, unravel), done
+
+
+def _rebalanced(
+    density: LogDensity, flat: Draws, form: str, progress: bool
+) -> tuple[Draws, Improvement]:
+    """The draws rebalanced; an error if they are not draws of the density."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        moved, found = rebalance(
+            flat,
+            jax.grad(density),
+            form=form,
+            logdensity_fn=density,
+            report=True,
+            progress=progress,
+        )
+    assert not isinstance(found, list)  # one map for all chains
+    failed = [finding.text for finding in found.findings if finding.failed]
+    if failed:
+        raise ValueError(
+            "trace must hold draws of the model in unconstrained space, and the model does not "
+            f"explain them: {'; '.join(failed)}. Give the model and the data that made the trace; "
+            "for a log density of bounded parameters, give unconstrain and constrain"
+        )
+    for one in caught:
+        warnings.warn(str(one.message), one.category, stacklevel=4)
+    method = "none" if found.form == "none" else "rebalance"
+    ratios = found.expected._asdict()
+    return moved, Improvement(method, found.form, found.reason, found.gradients, **ratios)
+
+
+def _log_likelihood(groups: Groups, problem: Problem, moved: Any, unravel: Any) -> Groups:
+    """The log likelihood at the moved draws, if the trace has one and the model knows it."""
+    plain = groups.get("log_likelihood")
+    if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
+        return {}
+    compute = problem.inverse.log_likelihood
+    found = over_draws(lambda z: compute(unravel(z)), moved)
+    known = values_of(plain)
+    if any(name not in found or found[name].shape != x.shape for name, x in known.items()):
+        return {}
+    return {"log_likelihood": replaced(plain, {name: found[name] for name in known})}
+
+
+def _weighted(groups: Groups, z_grad: Any) -> tuple[Groups, Improvement]:
+    """The groups that change when draws are weighted and resampled."""
+    draws, scores = stored_scores(groups, z_grad)
+    failed = [f.text for f in check_assumption(draws, scores, lambda x: x, None) if f.failed]
+    if failed:
+        raise ValueError(
+            "the gradients must be those of the trace's draws in unconstrained space, but "
+            f"{'; '.join(failed)}, or give model"
+        )
+    weights = reweight(draws, scores)
+    order = resampled(weights, draws)
+    plain = groups["posterior"]
+    new = {
+        name: picked(group, order)
+        for name, group in groups.items()
+        if name in ("posterior", *OF_DRAWS) and has_draws(group, plain)
+    }
+    note = {"srmc_draws": f"those of the group {PLAIN}"}
+    stats = groups.get("sample_stats", plain[[]])
+    new["sample_stats"] = stats.assign(srmc_weight=(("chain", "draw"), weights)).assign_attrs(note)
+    effective = float(1 / np.sum(weights**2) / weights.size)
+    return new, Improvement("reweight", effective=effective)
+
+
+def _change(plain: Dataset, new: Dataset) -> float:
+    """The largest change of a mean in standard errors."""
+    old, now = values_of(plain), values_of(new)
+    changes = [0.0]
+    for name, x in now.items():
+        columns = np.asarray(old[name], float).reshape(*x.shape[:2], -1)
+        error = batch_means_error(columns)
+        move = np.abs(x.reshape(*x.shape[:2], -1).mean(axis=(0, 1)) - columns.mean(axis=(0, 1)))
+        usable = np.isfinite(move) & (error > 1e-9 * np.max(np.abs(columns)))
+        changes += list(move[usable] / error[usable])
+    return float(max(changes))

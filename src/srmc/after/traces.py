@@ -1,0 +1,72 @@
+"""Traces of ArviZ, an InferenceData (0.x) or a DataTree (1.x): their groups, read and replaced."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Dataset = Any  # xarray.Dataset
+SAMPLE = ("chain", "draw")
+
+
+def groups_of(trace: Any) -> dict[str, Dataset]:
+    """The datasets of a trace by the name of their group."""
+    import xarray
+
+    if isinstance(trace, xarray.DataTree):
+        groups = {name: node.to_dataset() for name, node in trace.children.items()}
+    elif hasattr(trace, "groups") and hasattr(trace, "add_groups"):
+        groups = {name.lstrip("/"): trace[name.lstrip("/")] for name in trace.groups()}
+    else:
+        raise TypeError(
+            "trace must be an ArviZ InferenceData or DataTree, such as pm.sample and nutpie.sample "
+            "return and az.from_numpyro and az.from_cmdstanpy make, got "
+            f"{type(trace).__module__}.{type(trace).__name__}"
+        )
+    if "posterior" not in groups:
+        raise ValueError(f"trace must have a group posterior, got {', '.join(groups) or 'none'}")
+    missing = [d for d in SAMPLE if d not in groups["posterior"].dims]
+    if missing:
+        raise ValueError(
+            f"the posterior of trace must have the dimensions chain and draw, but lacks {missing}"
+        )
+    return groups
+
+
+def with_groups(trace: Any, groups: dict[str, Dataset]) -> Any:
+    """A trace of the same type and with the same attributes that has these groups."""
+    import xarray
+
+    if isinstance(trace, xarray.DataTree):
+        tree = trace.copy()
+        for name, data in groups.items():
+            tree[name] = xarray.DataTree(data)
+        return tree
+    return type(trace)(attrs=trace.attrs, save_warmup=True, **groups)
+
+
+def values_of(data: Dataset, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """The variables that have a value per draw, as arrays (chain, draw, ...)."""
+    found = data.data_vars if names is None else names
+    chosen = [str(name) for name in found if {*SAMPLE} <= {*data[name].dims}]
+    return {name: data[name].transpose(*SAMPLE, ...).values for name in chosen}
+
+
+def replaced(data: Dataset, values: dict[str, np.ndarray]) -> Dataset:
+    """The dataset with other values; dimensions, coordinates and attributes stay."""
+    new = data.copy()
+    for name, array in values.items():
+        old = data[name].transpose(*SAMPLE, ...)
+        new[name] = old.copy(data=np.asarray(array).astype(old.dtype, copy=False))
+    return new
+
+
+def has_draws(data: Dataset, like: Dataset) -> bool:
+    """Whether a group has a value for each draw of the posterior."""
+    return all(data.sizes.get(d) == like.sizes[d] for d in SAMPLE)
+
+
+def picked(data: Dataset, order: np.ndarray) -> Dataset:
+    """The dataset with the draws in `order`, numbers in a row of all chains."""
+    pick = lambda x: x.reshape(-1, *x.shape[2:])[order.ravel()].reshape(x.shape)
+    return replaced(data, {name: pick(x) for name, x in values_of(data).items()})

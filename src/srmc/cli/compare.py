@@ -1,0 +1,97 @@
+"""`srmc bench posteriors` and `multimodal`: comparisons with other samplers."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from srmc.cli.bench import measure
+from srmc.cli.terminal import console, fail
+
+
+def posteriors(
+    posterior: Annotated[list[str] | None, typer.Option(help="Some posteriors, not all.")] = None,
+    sampler: Annotated[list[str] | None, typer.Option(help="Some samplers, not all.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A checkout of posteriordb, if not $SRMC_DATA/posteriordb.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One posterior, two samplers, short runs.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="16 replicates instead of 4.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A Markdown file; its picture goes beside it.")
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Rows of an earlier run, to make a page of them.")
+    ] = None,
+) -> None:
+    """Errors, gradients and seconds of several samplers: alone, controlled, and rebalanced."""
+    from srmc.bench import posterior_tables as tables
+    from srmc.bench import side_by_side as measurements
+
+    if quick and full:
+        fail(ValueError("give --quick or --full, not both"))
+    if page is not None and not page.parent.is_dir():
+        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    size = "quick" if quick else "full" if full else "standard"
+    if rows is not None:
+        found = json.loads(rows.read_text())
+        console.print(tables.posteriors_table(found))
+    else:
+        run = functools.partial(
+            measurements.posteriors,
+            posterior,
+            sampler,
+            size=size,
+            path=data,
+            seed=seed,
+            on_row=_appending(out),
+        )
+        found = measure(run, tables.posteriors_table, out)
+    if page is not None:
+        page.write_text(tables.posteriors_page(found))
+        tables.draw_picture(found, page.parent)
+
+
+def _appending(out: Path | None) -> Callable[[dict[str, Any]], None]:
+    """Write the rows so far whenever there is one more, so that a long run can be stopped."""
+    rows: list[dict[str, Any]] = []
+
+    def write(row: dict[str, Any]) -> None:
+        rows.append(row)
+        if out is not None:
+            out.write_text(json.dumps(rows, indent=2) + "\n")
+
+    return write
+
+
+def multimodal(
+    budget: Annotated[int, typer.Option(min=1000, help="Gradients per chain.")] = 100_000,
+    replicates: Annotated[int, typer.Option(min=2)] = 32,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Errors of the weights of isolated modes: plain, repelled and tempered NUTS."""
+    from srmc.bench import multimodal as measurements
+
+    if page is not None and not page.parent.is_dir():
+        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    run = functools.partial(
+        measurements.multimodal,
+        budget=budget,
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+        on_row=_appending(out),
+    )
+    found = measure(run, measurements.multimodal_table, out)
+    if page is not None:
+        page.write_text(measurements.multimodal_page(found))

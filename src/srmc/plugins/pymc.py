@@ -1,0 +1,143 @@
+"""PyMC: `sample` in place of `pm.sample`."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from srmc._arviz import import_arviz
+from srmc._types import Array
+from srmc._versions import versions
+from srmc.after.explain import over_draws
+from srmc.models.model import Model, as_problem
+from srmc.models.problem import Problem
+from srmc.results.result import Result
+from srmc.sample import sample as srmc_sample
+
+STATS = ("acceptance_rate", "diverging", "alpha", "gradients", "is_finite", "is_hot")
+
+
+def sample(
+    draws: int = 1000,
+    *,
+    tune: int = 1000,
+    chains: int | None = None,
+    random_seed: Any = None,
+    model: Any = None,
+    var_names: list[str] | None = None,
+    initvals: dict[Any, Any] | None = None,
+    progressbar: bool = True,
+    idata_kwargs: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Draw from a PyMC model, with the conventions of `pm.sample`, by `srmc.sample`.
+
+    Parameters
+    ----------
+    draws, tune, chains, random_seed, var_names, initvals, progressbar
+        As in `pm.sample`: draws and warm-up steps per chain, the number of chains (4 by default),
+        and so on. `random_seed` may be None, an integer, several, or a `numpy.random.Generator`.
+    model
+        The model; that of the context if not given.
+    idata_kwargs
+        {"log_likelihood": True} adds the log likelihood. Further keys are `coords` and `dims`.
+    **options
+        Keywords of `srmc.sample`, such as `kernel` and `alpha`.
+
+    Returns
+    -------
+    What `pm.sample` returns: an InferenceData, or a DataTree from PyMC 6 on. The draws of the plain
+    chain are in the group posterior_plain; R-hat and effective sample sizes are to be taken from
+    there.
+    """
+    import pymc as pm
+
+    model = pm.modelcontext(model)
+    seed = _seed(random_seed)
+    more = dict(idata_kwargs or {})
+    unknown = [name for name in more if name not in ("log_likelihood", "coords", "dims")]
+    if unknown:
+        raise TypeError(f"idata_kwargs got an unknown key, {', '.join(unknown)}")
+    result = srmc_sample(
+        model,
+        num_samples=draws,
+        num_warmup=tune,
+        num_chains=4 if chains is None else chains,
+        seed=seed,
+        initial_position=None if initvals is None else _start(model, initvals, seed),
+        progress=progressbar,
+        **{"base": True} | options,
+    )
+    trace = _trace(model, result, tune, var_names, more)
+    if more.get("log_likelihood"):
+        trace = pm.compute_log_likelihood(trace, model=model, progressbar=False)
+    return trace
+
+
+def _seed(random_seed: Any) -> int:
+    if random_seed is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**31))
+    if np.ndim(random_seed):
+        return int(np.random.SeedSequence(list(random_seed)).generate_state(1)[0] >> 1)
+    return int(random_seed)
+
+
+def _start(model: Any, initvals: dict[Any, Any], seed: int) -> dict[str, Array]:
+    """A position from values on the scale of the variables, or of their transforms."""
+    from pymc.initial_point import make_initial_point_fn
+
+    point = make_initial_point_fn(model=model, overrides=initvals)(seed)
+    return {name: jax.numpy.asarray(x, float) for name, x in point.items()}
+
+
+def _trace(
+    model: Any, result: Result, tune: int, var_names: list[str] | None, more: dict[str, Any]
+) -> Any:
+    from pymc.backends.arviz import (
+        coords_and_dims_for_inferencedata,
+        find_constants,
+        find_observations,
+    )
+
+    arviz = import_arviz()
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    named = {"coords": coords | more.get("coords", {}), "dims": dims | more.get("dims", {})}
+    keep = lambda found: {k: np.asarray(x) for k, x in found.items() if k in (var_names or found)}
+    stats = {k: np.asarray(result.stats[k]) for k in STATS if k in result.stats}
+    stats["lp"] = _log_density(as_problem(Model(model)), result)
+    if "step_size" in result.about["measured"]:
+        stats["step_size"] = np.full(stats["lp"].shape, result.about["measured"]["step_size"])
+    groups = {
+        "posterior": keep(result.draws),
+        "sample_stats": stats,
+        "observed_data": find_observations(model),
+        "constant_data": find_constants(model),
+    }
+    if result.base is not None:
+        groups["posterior_plain"] = keep(result.base)
+    groups = {name: group for name, group in groups.items() if group}
+    attrs = {
+        "inference_library": "srmc",
+        "inference_library_version": versions()["srmc"],
+        "sampling_time": result.about["seconds"],
+        "tuning_steps": tune,
+        "srmc_diagnostics": "effective sample sizes and R-hat hold for the group posterior_plain",
+    }
+    if "InferenceData" not in vars(arviz):
+        return arviz.from_dict(groups, attrs={"posterior": attrs}, **named)
+    plain = groups.pop("posterior_plain", None)
+    trace = arviz.from_dict(**groups, **named, posterior_attrs=attrs)
+    if plain is not None:
+        trace.add_groups({"posterior_plain": plain}, **named)
+    return trace
+
+
+def _log_density(problem: Problem, result: Result) -> np.ndarray:
+    """The log density of each draw, on the scale on which it was sampled."""
+    assert problem.inverse is not None
+    unconstrain = problem.inverse.unconstrain
+    draws = {name: np.asarray(result.draws[name]) for name in problem.inverse.names}
+    found: np.ndarray = over_draws(lambda v: problem.logdensity_fn(unconstrain(v)), draws)
+    return found

@@ -1,0 +1,82 @@
+"""Standard errors after rebalancing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+
+SHAPE = 2.0
+
+
+def log_density(x):
+    return jnp.sum(SHAPE * x - jnp.exp(x))
+
+
+def draws(seed, chains=4, length=500, dim=3):
+    """A skewed target, with some memory: each draw is kept for two steps on average."""
+    rng = np.random.default_rng(seed)
+    fresh = np.log(rng.gamma(SHAPE, size=(chains, length, dim)))
+    out = fresh.copy()
+    stays = rng.random((chains, length)) < 0.5
+    for n in range(1, length):
+        out[:, n] = np.where(stays[:, n, None], out[:, n - 1], fresh[:, n])
+    return out.astype(np.float32)
+
+
+score = jax.grad(log_density)
+scores_at = jax.jit(jax.vmap(jax.vmap(score)))
+
+
+def standardised(seed, length=500):
+    x = draws(seed, length=length)
+    s = np.asarray(scores_at(x))
+    moved, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    functions = (lambda v: v, lambda v: v**2, lambda v: (v < 0.3).astype(float))
+    truth = np.log(np.random.default_rng(99).gamma(SHAPE, size=2_000_000))
+    off = [
+        (f(moved).mean(axis=(0, 1)) - f(truth).mean()) / srmc.rebalanced_error(f(x), x, s, report)
+        for f in functions
+    ]
+    return np.array(off)
+
+
+def test_intervals_cover():
+    """Of 3 x 180 intervals 95% should hold; 12 standard errors of chance are allowed below."""
+    off = np.concatenate([standardised(seed) for seed in range(20)], axis=1)
+    held = np.mean(np.abs(off) < 1.96, axis=1)
+    assert np.all(held > 0.8)
+    assert np.all(np.sqrt(np.mean(off**2, axis=1)) > 0.2)  # nor are they far too wide
+
+
+def test_errors_are_far_below_those_of_the_plain_draws():
+    x = draws(5)
+    s = np.asarray(scores_at(x))
+    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    plain = srmc.metrics.batch_means_error(x)
+    assert np.all(srmc.rebalanced_error(x, x, s, report) < 0.4 * plain)
+
+
+def test_what_features_do_not_explain_keeps_its_error():
+    x = draws(6)
+    s = np.asarray(scores_at(x))
+    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    noise = np.random.default_rng(1).normal(size=x.shape)
+    found = srmc.rebalanced_error(noise, x, s, report)
+    np.testing.assert_allclose(found, 1 / np.sqrt(x[..., 0].size), rtol=0.5)
+
+
+def test_chains_in_different_places_are_noticed():
+    x = draws(7)
+    s = np.asarray(scores_at(x))
+    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    apart = np.repeat(np.arange(4.0)[:, None], x.shape[1], axis=1)
+    assert srmc.rebalanced_error(apart, x, s, report) > 0.5
+
+
+def test_shapes_are_checked():
+    x = draws(8)
+    _, report = srmc.rebalance(x, score, logdensity_fn=log_density, report=True)
+    with pytest.raises(ValueError, match="values must be"):
+        srmc.rebalanced_error(x[:, :10], x, x, report)
