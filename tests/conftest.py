@@ -17,6 +17,8 @@ import pytest
 
 def pytest_configure(config):
     """Programs that several tests, or their child processes, compile are compiled once."""
+    # Said in pyproject.toml, it would import srmc, and start XLA, before the flags are set.
+    config.addinivalue_line("filterwarnings", "ignore::srmc.RunWarning")
     folder = str(config.rootpath / ".pytest_cache" / "jax")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"

@@ -25,7 +25,9 @@ from srmc.results.trouble import RunWarning, troubles
 from srmc.run.keep import Recording, keep_draws, keep_moments
 from srmc.run.loop import start
 from srmc.run.plan import Keep, Plan
-from srmc.run.task import dim_of, identity, make_task
+from srmc.run.processes import together
+from srmc.run.stop import stops
+from srmc.run.task import check_names, dim_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner
@@ -90,7 +92,8 @@ def sample(
     checkpoint
         A folder to which draws are written as they are made, and from which the run can resume.
     resume
-        Whether to continue the run in `checkpoint`, if there is one.
+        Whether to continue the run in `checkpoint`, if there is one; a larger `num_samples` than
+        before extends it.
     checkpoint_seconds
         Time between two commits to the checkpoint.
     progress
@@ -99,8 +102,8 @@ def sample(
         Fields of `srmc.Model` (`data`, `space`, `differences`) and of `srmc.Keep` (`statistics`,
         `base`) may be given directly.
 
-    Ctrl-C or SIGTERM ends a run early; the result then has what was drawn. A second one, or one
-    before there are draws, raises KeyboardInterrupt.
+    Ctrl-C or SIGTERM ends a run early; the result then has what was drawn. A second one, or one in
+    warm-up, raises KeyboardInterrupt.
     """
     keep_programs()
     whole, kept_parts = _parts(model, keep, thin, parts)
@@ -125,27 +128,29 @@ def sample(
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
-    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(seed), 4)
-    with progress_bar(progress and jax.process_index() == 0) as show:
+    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
+    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
         show("warm-up", 0, None)
-        positions = problem.starts(start_key, num_chains)
+        positions = problem.starts(start_key, plan.num_chains)
+        check_names(problem, plan, positions)
         store = None
         if checkpoint is not None:
-            store = Checkpoint(checkpoint, identity(problem, plan, positions), resume)
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store)
+            record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
+            store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
+        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
-        show("warm-up", num_warmup, num_warmup, remark)
+        show("warm-up", plan.num_warmup, plan.num_warmup, remark)
         task = make_task(problem, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
-        seconds = checkpoint_seconds if store is not None else 0.5
-        recording = Recording(task, plan.num_draws, store, seconds, show)
+        recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
         if plan.keep.keep == "draws":
             kept, done = keep_draws(recording, states)
         else:
             kept, done = keep_moments(recording, states, plan.keep.keep == "covariance")
         reports: list[Report] = []
         known: list[str] = []
+        stop.at_once = True
         if plan.rebalances(dim_of(positions)):
             kept, reports, known = rebalance_run(problem, plan, tuner, kept, positions, show)
         elif plan.is_plain:

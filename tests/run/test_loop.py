@@ -34,8 +34,8 @@ def states(task):
 
 def test_draws_do_not_depend_on_chunks_or_thinning(algorithm):
     every = task(algorithm)
-    whole, stats = joined(loop.chunks(every, states(every), 24, grain=24))
-    parts, same_stats = joined(loop.chunks(every, states(every), 24, grain=7, seconds=0.0))
+    whole, stats = joined(loop.chunks(every, states(every), 24))
+    parts, same_stats = joined(loop.chunks(every, states(every), 24, seconds=0.0))
     assert whole.shape == (3, 24, 2)
     np.testing.assert_array_equal(whole, parts)
     for values, again in zip(stats, same_stats, strict=True):
@@ -43,7 +43,7 @@ def test_draws_do_not_depend_on_chunks_or_thinning(algorithm):
         np.testing.assert_array_equal(values, again)
 
     third = task(algorithm, thin=3)
-    thinned, thin_stats = joined(loop.chunks(third, states(third), 8, grain=8))
+    thinned, thin_stats = joined(loop.chunks(third, states(third), 8))
     np.testing.assert_array_equal(thinned, whole[:, 2::3])
     gradients = stats.gradients.reshape(3, 8, 3).sum(axis=2)
     np.testing.assert_array_equal(thin_stats.gradients, gradients)

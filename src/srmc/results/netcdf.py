@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from srmc.results.result import Result
 from srmc.run.keep import Kept
 from srmc.store.files import write_whole
 
+NAME = "name_in_srmc"  # the attribute that holds a name that a file cannot
 OPTIONAL = ("posterior", "base", "scored", "moments", "base_moments", "covariance")
 
 
@@ -86,7 +88,8 @@ def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, 
 
     try:
         with xarray.open_dataset(path, group=group, engine="h5netcdf") as data:
-            return {str(k): v.values for k, v in data.load().data_vars.items()}, dict(data.attrs)
+            variables = data.load().data_vars.items()
+            return {v.attrs.get(NAME, str(k)): v.values for k, v in variables}, dict(data.attrs)
     except (OSError, ValueError, KeyError) as error:
         if group in OPTIONAL and "group" in str(error).lower():
             return None, {}
@@ -128,11 +131,31 @@ def _nested(flat: dict[str, np.ndarray] | None) -> dict[str, dict[str, np.ndarra
 def _dataset(values: dict[str, Any], leading: tuple[str, ...]) -> Any:
     import xarray
 
+    names = _file_names(list(values), leading)
+
     def variable(name: str, x: Any) -> Any:
         x = np.asarray(x)
-        rest = [f"{name}_dim_{n}" for n in range(x.ndim - len(leading))]
-        return xarray.Variable((*leading, *rest), x)
+        rest = [f"{names[name]}_dim_{n}" for n in range(x.ndim - len(leading))]
+        attrs = {} if names[name] == name else {NAME: name}
+        return xarray.Variable((*leading, *rest), x, attrs)
 
     sizes = next(iter(values.values())).shape[: len(leading)]
     coords = {k: np.arange(n) for k, n in zip(leading, sizes, strict=True)}
-    return xarray.Dataset({k: variable(k, x) for k, x in values.items()}, coords=coords)
+    return xarray.Dataset({names[k]: variable(k, x) for k, x in values.items()}, coords=coords)
+
+
+def _file_names(names: list[str], taken: tuple[str, ...]) -> dict[str, str]:
+    """The names of variables in a file, where `/` separates groups and axes have names too.
+
+    >>> _file_names(["a/x", "a.x", "draw", "x", "x_dim_0"], ("chain", "draw"))
+    {'a/x': 'a.x_', 'a.x': 'a.x', 'draw': 'draw_', 'x': 'x', 'x_dim_0': 'x_dim_0_'}
+    """
+    is_free = lambda name: name not in taken and not re.search(r"/|_dim_\d+$", name)
+    found = {name: name for name in names if is_free(name)}
+    for name in names:
+        if name not in found:
+            new = name.replace("/", ".")
+            while new in found.values() or not is_free(new):
+                new += "_"
+            found[name] = new
+    return {name: found[name] for name in names}

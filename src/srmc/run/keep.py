@@ -1,21 +1,21 @@
 """Run a task to its end, or until it is told to stop, and keep what was asked for."""
 
-import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from srmc._progress import Show
-from srmc._types import Array
+from srmc.run.commits import Commits
 from srmc.run.loop import Carry, Chunk, Recorded, Statistics, Task, chunks
 from srmc.run.moments import Accumulator, Named, begin, finish, moments
-from srmc.store.checkpoint import Arrays, Checkpoint
+from srmc.run.processes import together
+from srmc.run.stop import Stop
+from srmc.store.checkpoint import Checkpoint
+from srmc.store.draws import Arrays
+
+CHUNK_SECONDS = 0.5  # the time between two looks at signals, and two updates of the progress bar
 
 
 class Kept(NamedTuple):
@@ -48,7 +48,9 @@ class Recording(NamedTuple):
     """A run in progress: its task, its length, its checkpoint, and how to show its progress.
 
     seconds
-        The time between two commits, or two updates of the progress bar.
+        The time between two commits.
+    stop
+        Knows of a signal to stop, which is noticed between two chunks.
     """
 
     task: Task
@@ -56,39 +58,47 @@ class Recording(NamedTuple):
     store: Checkpoint | None
     seconds: float
     show: Show
+    stop: Stop
+
+    @property
+    def commits(self) -> Commits:
+        """The commits of this run."""
+        return Commits(self.task, self.store, self.seconds, self.stop)
+
+    @property
+    def chunk_seconds(self) -> float:
+        """The time that a chunk should take."""
+        return CHUNK_SECONDS if self.store is None else min(CHUNK_SECONDS, self.seconds)
 
 
 def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
     """Keep draws, in memory or in a checkpoint; also returns the number of draws per chain."""
-    task, store = run.task, run.store
+    task, store, commits = run.task, run.store, run.commits
+    disk = None if store is None else together(lambda: store.draws(run.num_draws))
+    done = 0
+    if disk is not None and (found := commits.restored(states)):
+        states, commit = found
+        done = commit.done
+        together(lambda: disk.restore(commit.kept, done))
     parts: list[dict[str, Arrays]] = []
-    first, disk, grain = 0, None, 1
-    if store is not None:
-        grain = max(1, run.num_draws // 100)
-        disk = store.draws(run.num_draws, grain)
-        first, states, _ = _restored(task, states, store) or (0, states, {})
-    done = first
-    with _stops() as stopping:
-        for chunk in chunks(
-            task, states, run.num_draws, first=first, seconds=run.seconds, grain=grain
-        ):
-            groups = _groups(chunk)
-            if store is None or disk is None:
-                parts.append(groups)
-            else:
-                with _disk_errors(store, done):
-                    disk.write(done, groups)
-                    store.save(chunk.done, task.layout.collect(_raw(chunk.carry)), {})
-            done = chunk.done
-            _tell(run.show, done, run.num_draws, chunk.stats)
-            if stopping():
-                break
+    written = done
+    for chunk in chunks(task, states, run.num_draws, first=done, seconds=run.chunk_seconds):
+        parts.append(_groups(chunk))
+        done = chunk.done
+        _tell(run.show, done, run.num_draws, chunk.stats)
+        commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(parts)))
+        if disk is not None and (commits_now or done == run.num_draws):
+            draws = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+            commits.save(done, chunk.carry, functools.partial(disk.write, written, draws))
+            parts, written = [], done
+        if stops:
+            break
     if disk is not None:
-        found = disk.read(done)
+        kept = together(lambda: disk.read(done))
     else:
-        found = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
-    found = task.layout.of_all_processes(found)
-    return Kept(stats=found["stats"], draws=found["values"], base=found.get("base")), done
+        kept = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
+    kept = task.layout.of_all_processes(kept)
+    return Kept(stats=kept["stats"], draws=kept["values"], base=kept.get("base")), done
 
 
 def _groups(chunk: Chunk) -> dict[str, Arrays]:
@@ -103,23 +113,21 @@ def _groups(chunk: Chunk) -> dict[str, Arrays]:
 
 def keep_moments(run: Recording, states: Carry, covariance: bool) -> tuple[Kept, int]:
     """Keep moments, in memory that does not grow; also returns the number of draws per chain."""
-    task, store = run.task, run.store
+    task, commits = run.task, run.commits
     summed = Accumulator(run.num_draws)
-    carry, first = begin(task, states, covariance), 0
-    if store is not None and (found := _restored(task, carry, store)):
-        first, carry, arrays = found
-        summed.restore(arrays)
-    done = first
-    with _stops() as stopping:
-        for chunk in moments(task, carry, summed, run.num_draws, first=first, seconds=run.seconds):
-            carry = chunk.carry
-            if store is not None:
-                with _disk_errors(store, done):
-                    store.save(chunk.done, task.layout.collect(_raw(carry)), summed.arrays())
-            done = chunk.done
-            _tell(run.show, done, run.num_draws, chunk.stats)
-            if stopping():
-                break
+    carry, done = begin(task, states, covariance), 0
+    if found := commits.restored(carry):
+        carry, commit = found
+        done = commit.done
+        summed.restore(commit.kept)
+    for chunk in moments(task, carry, summed, run.num_draws, first=done, seconds=run.chunk_seconds):
+        carry, done = chunk.carry, chunk.done
+        _tell(run.show, done, run.num_draws, chunk.stats)
+        commits_now, stops = commits.due()
+        if commits_now or done == run.num_draws:
+            commits.save(done, carry, summed.arrays)
+        if stops:
+            break
     if summed.count < done:
         finish(task, carry, summed)
     return _moments_kept(task, states, summed), done
@@ -141,62 +149,6 @@ def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
         covariance=covariance,
         batch_sizes=summed.batch_counts,
     )
-
-
-def _restored(task: Task, carry: Carry, store: Checkpoint) -> tuple[int, Carry, Arrays] | None:
-    """The number of draws in the checkpoint, the carry on the devices, and stored moments."""
-    found = store.load(task.layout.collect(_raw(carry)))
-    if found is None:
-        return None
-    done, stored, arrays = found
-    wrap = lambda x, like: jax.random.wrap_key_data(x) if _is_key(like) else x
-    parts = zip(task.layout.spread_mine(task.layout.cut(stored)), carry, strict=True)
-    return done, [jax.tree.map(wrap, part, like) for part, like in parts], arrays
-
-
-def _is_key(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _raw(carry: Carry) -> Carry:
-    """The carry with random keys as plain numbers, since keys have no file format."""
-    raw: Carry = jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, carry)
-    return raw
-
-
-@contextlib.contextmanager
-def _stops() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one raises."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    signals = (signal.SIGINT, signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {number: signal.signal(number, ask) for number in signals}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _disk_errors(store: Checkpoint, done: int) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"could not write the checkpoint: {error.strerror or error}; {done} draws per chain "
-            "are safe in it, and resume=True goes on from there",
-            str(store.folder),
-        ) from error
 
 
 def _tell(show: Show, done: int, total: int, stats: Statistics) -> None:

@@ -13,6 +13,7 @@ from blackjax.base import SamplingAlgorithm
 from srmc._types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
 from srmc.core.state import RepelInfo, RepelState
 from srmc.run.devices import DEVICES, Layout
+from srmc.run.processes import of_all
 
 CHAINS = "chains"  # the name of the vmap axis over chains
 ALL_CHAINS = (CHAINS, DEVICES)  # the axes of a history shared over all devices
@@ -132,14 +133,13 @@ def chunks(
     *,
     first: int = 0,
     seconds: float = 0.5,
-    grain: int = 1,
 ) -> Iterator[Chunk]:
-    """Make draws `first` to `num_draws`, in chunks of about `seconds` and multiples of `grain`."""
+    """Make draws `first` to `num_draws`, in chunks of about `seconds`."""
     one_draw = drawing(task.algorithm, task.record, task.thin)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
     size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
     capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
-    capacity = max(grain, min(capacity, num_draws - first) // grain * grain)
+    capacity = max(1, min(capacity, num_draws - first))
 
     def fill(
         states: RepelState, keys: Array, first: Array, count: Array
@@ -158,7 +158,7 @@ def chunks(
         return filled
 
     program = task.layout.program(fill, (0, 0, None, None), (0, 1))
-    pace = Pace(first, num_draws, seconds, capacity, grain)
+    pace = Pace(first, num_draws, seconds, capacity)
     for done, count, carry, out in paced(program, task, states, pace):
         recorded, stats = task.layout.collect(out, axis=1)
         # Copied, since a slice would keep the whole buffer alive.
@@ -169,22 +169,23 @@ def chunks(
 class Pace(NamedTuple):
     """How a run from draw `first` to draw `last` is cut into chunks of about `seconds`.
 
-    A chunk has at most `most` draws, a multiple of `grain`, and does not extend beyond the next
-    multiple of `boundary`.
+    A chunk has at most `most` draws, and does not extend beyond the next multiple of `boundary`.
     """
 
     first: int
     last: int
     seconds: float
     most: int
-    grain: int = 1
     boundary: int | None = None
 
 
 def paced(
     program: Callable[..., tuple[Any, Any]], task: Task, carry: Carry, pace: Pace
 ) -> Iterator[tuple[int, int, Carry, list[Any]]]:
-    """Call the program chunk by chunk; yield draws done, draws in the chunk, carry and output."""
+    """Call the program chunk by chunk; yield draws done, draws in the chunk, carry and output.
+
+    All processes run chunks of the same length, that of the slowest.
+    """
     keys = task.layout.spread(chain_keys(task))
 
     def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
@@ -192,7 +193,7 @@ def paced(
         pairs = [program(part, key, *span) for part, key in zip(carry, keys, strict=True)]
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
-    done, count, grain = pace.first, pace.grain, pace.grain
+    done, count = pace.first, 1
     if done < pace.last:
         call(carry, done, 0)  # compiles, so that compile time does not count
     while done < pace.last:
@@ -207,7 +208,8 @@ def paced(
         done += count
         yield done, count, carry, out
         # The first, short chunk is a poor measure of the speed, so that lengths grow gradually.
-        count = max(1, min(int(pace.seconds * speed), 10 * count) // grain) * grain
+        count = max(1, min(int(pace.seconds * speed), 10 * count))
+        count = int(of_all(count).min())
 
 
 def drawing(

@@ -3,19 +3,21 @@
 import dataclasses
 import inspect
 import re
+import zlib
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import jax
 import numpy as np
 
-from srmc._checks import check_count, check_number, check_option
+from srmc._checks import check_count, check_number, check_option, is_concrete
 from srmc._types import Array
 from srmc.core.repel import repel
 from srmc.core.strength import Strength
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
-from srmc.store.checkpoint import IN_MEMORY
+from srmc.store.draws import IN_MEMORY
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
 from srmc.tune.tuner import Alpha, Tuner
@@ -46,6 +48,7 @@ class Keep:
     base: bool = False
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         check_option("keep", self.keep, ("draws", "moments", "covariance"))
         check_count("thin", self.thin)
         if self.statistics is not None and not callable(self.statistics):
@@ -99,6 +102,14 @@ class Plan:
             return False  # weights for so many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
+    def fixed_length(self, dim: int) -> str | None:
+        """Why a run that is resumed cannot have more samples than were planned; None if it can."""
+        if self.keep.keep != "draws":
+            return "the batches of its moments depend on num_samples"
+        if self.rebalances(dim) or self.is_plain or self.repellence is not None:
+            return None
+        return "the loop that repels its draws is tuned for num_samples"
+
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""
         if self.space is None:
@@ -120,6 +131,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Raise an error that names the argument if the plan cannot be carried out."""
+        _make_plain(self)
         if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
@@ -173,13 +185,38 @@ class Plan:
                 )
 
 
+def _make_plain(plan: Any) -> None:
+    """Turn NumPy and JAX scalars among the fields into Python's numbers, which files can hold."""
+    for field in dataclasses.fields(plan):
+        value = getattr(plan, field.name)
+        is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+        if is_array and value.ndim == 0 and is_concrete(value):
+            object.__setattr__(plan, field.name, value.item())
+
+
 def describe(value: Any, depth: int = 6) -> str:
-    """A setting in words that are the same in every process: functions by what they close over."""
+    """A setting in words that are the same in every process.
+
+    Functions are told apart by what they close over, and those of a user also by their code.
+    """
     if isinstance(value, tuple):
         return f"({', '.join(describe(part, depth - 1) for part in value)})"
     if inspect.isfunction(value) and depth > 0:
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return f"{value.__qualname__}[{', '.join(describe(c, depth - 1) for c in cells)}]"
+        inside = [describe(c, depth - 1) for c in cells]
+        if value.__module__.partition(".")[0] not in ("srmc", "jax", "optax", "blackjax"):
+            defaults = (value.__defaults__, value.__kwdefaults__)
+            inside.append(f"code {_digest(value.__code__):08x}, {describe(defaults, depth - 1)}")
+        return f"{value.__qualname__}[{', '.join(inside)}]"
     if isinstance(value, np.ndarray | jax.Array):
         return f"array{np.asarray(value).tolist()}"
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def _digest(code: CodeType) -> int:
+    """A checksum of what a function does, wherever its source is."""
+    parts = [code.co_code, *(str(names).encode() for names in (code.co_names, code.co_freevars))]
+    for constant in code.co_consts:
+        is_code = isinstance(constant, CodeType)
+        parts.append(str(_digest(constant) if is_code else constant).encode())
+    return zlib.crc32(b"|".join(parts))

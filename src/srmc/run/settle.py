@@ -8,8 +8,11 @@ import numpy as np
 from srmc._types import LogDensity, Position, PRNGKey
 from srmc.run.devices import lay_out
 from srmc.run.loop import Task, chunks, start
+from srmc.run.stop import Stop
 from srmc.tune.continuous import Continuous
 from srmc.tune.tuner import Tuned, Tuner
+
+PARTS = 20
 
 
 def settle(
@@ -19,6 +22,7 @@ def settle(
     tuned: Tuned,
     rest: Position,
     num_steps: int,
+    stop: Stop,
 ) -> Tuned:
     """Add the `rest` of the chains to the tuned pilots, after `num_steps` of the plain kernel."""
     count = len(jax.tree.leaves(rest)[0])
@@ -27,12 +31,14 @@ def settle(
     parameters = {k: np.asarray(v) for k, v in tuned.parameters.items()}
     algorithm = tuner.build(logdensity_fn, parameters, alpha=0.0)
     layout = lay_out(count, shared=False)
-    task = Task(algorithm, rng_key, layout, lambda state: state.position, thin=num_steps)
-    (chunk,) = chunks(task, start(task, rng_key, rest), 1)
-    followed, gradients = layout.of_all_processes(
-        jax.tree.map(lambda x: np.swapaxes(x, 0, 1), (chunk.recorded, chunk.stats.gradients))
-    )
-    followed = jax.tree.map(lambda x: x[:, 0], followed)
+    # In parts, between which a signal is noticed.
+    parts = max(n for n in range(1, PARTS + 1) if num_steps % n == 0)
+    task = Task(algorithm, rng_key, layout, lambda state: state.position, num_steps // parts)
+    spent = np.zeros(sum(map(len, layout.chains)), int)
+    for chunk in chunks(task, start(task, rng_key, rest), parts):
+        stop.wait_for(())
+        last, spent = chunk.recorded, spent + chunk.stats.gradients.sum(axis=0)
+    followed, gradients = layout.of_all_processes((jax.tree.map(lambda x: x[-1], last), spent))
     if isinstance(tuner, Continuous):
         followed = _not_left_behind(logdensity_fn, tuned.positions, followed)
     join = lambda a, b: np.concatenate([np.asarray(a), b])

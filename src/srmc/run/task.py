@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._types import Array, Float, Position, PRNGKey
@@ -12,11 +11,11 @@ from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength
-from srmc.models.problem import Problem
+from srmc.models.problem import Problem, name_leaves
 from srmc.run.devices import lay_out
 from srmc.run.loop import ALL_CHAINS, Recorded, Task
 from srmc.run.plan import Plan
-from srmc.store.checkpoint import probe
+from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
 
@@ -88,10 +87,46 @@ def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, "
     return features if total <= rule.FEATURE_NUMBERS else None
 
 
+def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
+    """Raise if two values of a draw have one name, or one that a summary could not tell apart."""
+    first = jax.tree.map(lambda x: x[0], positions)
+    values = jax.eval_shape(problem.values, first)
+    if problem.values is name_leaves and len(values) < len(jax.tree.leaves(first)):
+        raise ValueError(
+            "initial_position must have leaves with different names, but two of "
+            f"{jax.tree.map(jnp.shape, first)} would have the same, one of {', '.join(values)}"
+        )
+    names = list(map(str, values))
+    if plan.keep.statistics is not None:
+        more = jax.eval_shape(plan.keep.statistics, values)
+        if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
+            raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
+        if taken := [name for name in more if name in values]:
+            raise ValueError(
+                f"statistics must return new names, got {', '.join(taken)}, which the model has"
+            )
+        names += list(more)
+    for name in names:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"names of values must be printable text, got {name!r}")
+        if name.endswith("]") and name.rpartition("[")[0] in names:
+            raise ValueError(
+                f"names of values must differ from those of entries, got {name!r} beside "
+                f"{name.rpartition('[')[0]!r}"
+            )
+
+
 def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
     """What a checkpoint records about its run; a run that resumes it must match."""
     first = jax.tree.map(lambda x: x[0], positions)
-    kept = {k: np.asarray(v, float) for k, v in values_of(problem, plan, first).items()}
+    shapes = jax.eval_shape(lambda x: values_of(problem, plan, x), first)
+
+    def seen(position: Position) -> dict[str, Array]:
+        kept = values_of(problem, plan, position)
+        mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
+        density = {"the model's log density": problem.logdensity_fn(position)}
+        return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}
+
     return {
         "settings": plan.settings()
         | {
@@ -99,7 +134,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",
         },
-        "shapes": {k: list(x.shape) for k, x in kept.items()},
-        "probe": probe(problem.logdensity_fn, first) + [float(x.sum()) for x in kept.values()],
+        "shapes": {k: list(x.shape) for k, x in shapes.items()},
+        "probe": probe(seen, positions),
         "versions": versions(),
     }

@@ -8,7 +8,9 @@ import numpy as np
 from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run.plan import Plan
+from srmc.run.processes import of_all, together
 from srmc.run.settle import settle
+from srmc.run.stop import Stop
 from srmc.run.task import dim_of
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner, rule, tune
@@ -22,13 +24,16 @@ def warm_up(
     rng_key: PRNGKey,
     positions: Position,
     store: Checkpoint | None,
+    stop: Stop,
 ) -> Tuned:
     """Tune the chains, or load the tuned chains from the checkpoint.
 
-    Every process tunes the same pilots on one device, so that all processes agree bit for bit.
+    Every process tunes the same pilots on one device, so that all processes agree bit for bit. A
+    signal raises KeyboardInterrupt; the run can then be resumed from its start.
     """
-    found = None if store is None else store.load_warmup()
-    if found is None:
+    found = None if store is None else together(store.load_warmup)
+    is_known = bool(of_all(found is not None).all())
+    if found is None or not is_known:
         pilots, rest = (
             jax.tree.map(lambda x, s=side: x[s], positions)
             for side in (slice(rule.NUM_PILOTS), slice(rule.NUM_PILOTS, None))
@@ -43,8 +48,9 @@ def warm_up(
             alpha=_strength(problem, plan, tuner, positions),
             together=plan.num_chains if plan.shared_history else 1,
         )
+        stop.wait_for(tuned)
         half = plan.num_warmup // 2
-        tuned = settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half)
+        tuned = settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half, stop)
         found = {
             "positions": _numbered(tuned.positions),
             "parameters": {k: np.asarray(v) for k, v in tuned.parameters.items()},
@@ -55,7 +61,8 @@ def warm_up(
             },
         }
         if store is not None:
-            store.save_warmup(found)
+            outcome = found
+            together(lambda: store.save_warmup(outcome))
     like = lambda tree, name: jax.tree.unflatten(jax.tree.structure(tree), found[name].values())
     return Tuned(
         positions=like(positions, "positions"),

@@ -2,157 +2,161 @@
 
     run.json            the settings, and a probe of the model
     warmup.npz          what warm-up found
-    state.npz           the chains after the last complete chunk; the commit of that chunk
-    draws.zarr          the draws, in pieces that are written once
+    state.npz           the commit: the chains, and the checksums of their draws
+    state-before.npz    the commit before it, if there are several processes
+    draws.zarr          the draws
 
-With several processes, each has a folder of its own inside.
+With several processes, each has a folder of its own inside. A process that is killed may be one
+commit behind the others, which then go back to the one before.
 """
 
 import os
+import shutil
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
-from srmc._types import LogDensity, Position, PyTree
-from srmc.store.files import check_writable, read_arrays, read_json, write_arrays, write_json
+from srmc._types import PyTree
+from srmc.store.draws import Arrays, Draws, Groups, grouped, joined
+from srmc.store.files import (
+    REMEDY,
+    check_writable,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+    write_whole,
+)
+from srmc.store.probe import compare
 
-Arrays = dict[str, np.ndarray]
-Groups = Mapping[str, Mapping[str, Any]]  # arrays by group and name; in a file, group/name
+CONTENTS = ("warmup.npz", "state.npz", "state-before.npz", "draws.zarr")
 
-IN_MEMORY = 2**30  # bytes of draws up to which a result loads them; more stay on disk
+
+class Commit(NamedTuple):
+    """The run after `done` draws per chain.
+
+    carry
+        What the next chunk starts from, on the host.
+    kept
+        The checksums of the draws, or moments in place of draws.
+    """
+
+    done: int
+    carry: PyTree[np.ndarray]
+    kept: Arrays
 
 
 class Checkpoint:
-    """A folder that holds a run; with `resume` it may hold one already."""
+    """A folder that holds a run; with `resume` it may hold one already.
+
+    `fixed` says why the run cannot be continued beyond its length, if so.
+    """
 
     def __init__(
-        self, folder: str | os.PathLike[str], record: dict[str, Any], resume: bool
+        self,
+        folder: str | os.PathLike[str],
+        record: dict[str, Any],
+        resume: bool,
+        fixed: str | None = None,
     ) -> None:
-        self.folder = Path(folder)
-        if jax.process_count() > 1:
-            self.folder = self.folder / f"process-{jax.process_index()}"
+        several = jax.process_count() > 1
+        self.folder = Path(folder, f"process-{jax.process_index()}") if several else Path(folder)
+        if Path(folder, "run.json" if several else "process-0").exists():
+            raise ValueError(
+                f"checkpoint {folder} belongs to a run with another number of processes than the "
+                f"{jax.process_count()} there are"
+            )
         run = self.folder / "run.json"
-        self.resumes = run.exists()
-        if self.resumes and not resume:
+        if run.exists() and not resume:
             raise ValueError(
                 f"checkpoint must be a new folder, but {folder} holds a run; "
                 "resume=True goes on with it"
             )
+        left = [name for name in CONTENTS if (self.folder / name).exists()]
+        if left and not run.exists():
+            raise ValueError(
+                f"{run} is missing, and nothing else says which run {', '.join(left)} there belong "
+                f"to; {REMEDY}"
+            )
         check_writable("checkpoint", self.folder)
-        if self.resumes:
-            _compare(read_json(run), record, folder)
-        else:
-            write_json(run, record)
+        for part in self.folder.glob(".*.part.*"):  # by a process that was killed
+            part.unlink()
+        if run.exists():
+            _compare(read_json(run), record, folder, fixed)
+        write_json(run, record)
 
     def save_warmup(self, groups: Groups) -> None:
         """Store the outcome of warm-up."""
-        write_arrays(self.folder / "warmup.npz", _joined(groups))
+        write_arrays(self.folder / "warmup.npz", joined(groups))
 
     def load_warmup(self) -> dict[str, Arrays] | None:
         """The outcome of warm-up; None if it was not completed."""
         path = self.folder / "warmup.npz"
-        return _grouped(read_arrays(path)) if path.exists() else None
+        return grouped(read_arrays(path)) if path.exists() else None
 
-    def save(self, done: int, carry: PyTree[np.ndarray], moments: Arrays) -> None:
-        """Commit a chunk: the run now has `done` draws per chain."""
-        leaves = {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(carry))}
-        arrays = _joined({"carry": leaves, "moments": moments})
-        write_arrays(self.folder / "state.npz", arrays | {"done": np.asarray(done)})
+    def save(self, commit: Commit) -> None:
+        """Commit draws that are on the disk, or moments."""
+        if jax.process_count() > 1 and self._state.exists():
+            write_whole(self._before, lambda aside: shutil.copyfile(self._state, aside))
+        leaves = {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(commit.carry))}
+        arrays = joined({"carry": leaves, "kept": commit.kept})
+        write_arrays(self._state, arrays | {"done": np.asarray(commit.done)})
 
-    def load(self, like: PyTree[Any]) -> tuple[int, PyTree[np.ndarray], Arrays] | None:
-        """The last commit: draws done, the carry (structured as `like`), and moments; or None."""
-        path = self.folder / "state.npz"
-        if not path.exists():
-            return None
-        arrays = read_arrays(path)
-        done = arrays.pop("done", None)
-        groups = _grouped(arrays)
-        models, structure = jax.tree.flatten(like)
-        leaves = [groups.get("carry", {}).get(str(n)) for n in range(len(models))]
-        same = lambda x, m: x is not None and (x.shape, x.dtype) == (m.shape, m.dtype)
-        if done is None or not all(map(same, leaves, models)):
-            raise ValueError(f"{path} does not hold the state of this run")
-        return int(done), jax.tree.unflatten(structure, leaves), groups.get("moments", {})
+    def go_back(self, done: int) -> None:
+        """Make the commit of `done` draws the last one, so that it stays when the next is made."""
+        if self._before.exists() and int(read_arrays(self._before)["done"]) == done:
+            write_whole(self._state, lambda aside: shutil.copyfile(self._before, aside))
 
-    def draws(self, num_draws: int, grain: int) -> "Draws":
-        """The store of `num_draws` draws, in pieces of `grain` draws."""
-        return Draws(self.folder / "draws.zarr", num_draws, grain)
+    def commits(self, like: PyTree[Any]) -> dict[int, Commit]:
+        """The stored commits by their number of draws, with carries structured as `like`."""
+        found = [_read(path, like) for path in (self._before, self._state) if path.exists()]
+        return {commit.done: commit for commit in found}
 
+    def draws(self, num_draws: int) -> Draws:
+        """The store of `num_draws` draws."""
+        return Draws(self.folder / "draws.zarr", num_draws)
 
-class Draws:
-    """Draws and statistics on disk, (chain, draw, ...), by group and name."""
+    @property
+    def _state(self) -> Path:
+        return self.folder / "state.npz"
 
-    def __init__(self, path: Path, num_draws: int, grain: int) -> None:
-        import zarr
-
-        self._root = zarr.open_group(str(path), mode="a")
-        self._num_draws, self._grain = num_draws, grain
-
-    def write(self, first: int, groups: Groups) -> None:
-        """Write draws from number `first` on; the arrays are (draw, chain, ...)."""
-        for name, given in _joined(groups).items():
-            x = np.swapaxes(given, 0, 1)
-            if name not in self._root:
-                self._root.create_array(
-                    name,
-                    shape=(len(x), self._num_draws, *x.shape[2:]),
-                    chunks=(len(x), self._grain, *(max(1, n) for n in x.shape[2:])),
-                    dtype=x.dtype,
-                    compressors=None,
-                )
-            array: Any = self._root[name]
-            array[:, first : first + x.shape[1]] = x
-
-    def read(self, done: int) -> dict[str, dict[str, Any]]:
-        """The first `done` draws: in memory, or on disk if the run is complete and large."""
-        members = dict(sorted(self._root.members(max_depth=None)))
-        arrays: dict[str, Any] = {k: a for k, a in members.items() if hasattr(a, "nbytes")}
-        fits = sum(a.nbytes for a in arrays.values()) * done <= IN_MEMORY * self._num_draws
-        in_memory = fits or done < self._num_draws
-        return _grouped({k: a[:, :done] if in_memory else a for k, a in arrays.items()})
+    @property
+    def _before(self) -> Path:
+        return self.folder / "state-before.npz"
 
 
-def _joined(groups: Groups) -> dict[str, Any]:
-    return {
-        f"{group}/{name}": x for group, by_name in groups.items() for name, x in by_name.items()
-    }
+def _read(path: Path, like: PyTree[Any]) -> Commit:
+    arrays = read_arrays(path)
+    done = arrays.pop("done", None)
+    groups = grouped(arrays)
+    models, structure = jax.tree.flatten(like)
+    leaves = [groups.get("carry", {}).get(str(n)) for n in range(len(models))]
+    same = lambda x, m: x is not None and (x.shape, x.dtype) == (m.shape, m.dtype)
+    if done is None or not all(map(same, leaves, models)):
+        raise ValueError(f"{path} does not hold the state of this run; {REMEDY}")
+    return Commit(int(done), jax.tree.unflatten(structure, leaves), groups.get("kept", {}))
 
 
-def _grouped(arrays: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    out: dict[str, dict[str, Any]] = {}
-    for key, x in arrays.items():
-        group, _, name = key.partition("/")
-        out.setdefault(group, {})[name] = x
-    return out
-
-
-def probe(logdensity_fn: LogDensity, position: Position) -> list[float]:
-    """Values of a log density near a position, which distinguish one model from another."""
-    flat, unravel = ravel_pytree(position)
-    moves = 0.1 * jnp.sin(jnp.arange(3 * flat.size, dtype=flat.dtype)).reshape(3, -1)
-    values = jax.vmap(lambda move: logdensity_fn(unravel(flat + move)))(moves)
-    return [float(v) for v in values]
-
-
-def _compare(old: dict[str, Any], new: dict[str, Any], folder: str | os.PathLike[str]) -> None:
+def _compare(
+    old: dict[str, Any], new: dict[str, Any], folder: str | os.PathLike[str], fixed: str | None
+) -> None:
+    before, now = old["settings"], new["settings"]
+    extends = now["num_samples"] > before["num_samples"] and fixed is None
     differences = [
-        f"{key} was {old['settings'].get(key)!r} and is {value!r}"
-        for key, value in new["settings"].items()
-        if old["settings"].get(key) != value
+        f"{key} was {before.get(key)!r} and is {value!r}"
+        for key, value in now.items()
+        if before.get(key) != value and not (key == "num_samples" and extends)
     ]
+    if fixed is not None and now["num_samples"] > before["num_samples"]:
+        differences.append(f"it cannot be extended, since {fixed}")
     if not differences and old["shapes"] != new["shapes"]:
         differences = [f"a draw was {old['shapes']} and is {new['shapes']}"]
-    if not differences and not np.allclose(old["probe"], new["probe"], 1e-4, equal_nan=True):
-        differences = [
-            f"the model's log density near the start, or what is kept of a draw, was "
-            f"{old['probe']} and is {new['probe']}"
-        ]
+    if not differences:
+        precision = np.finfo(float if now["double_precision"] else np.float32).eps
+        differences = compare(old["probe"], new["probe"], float(precision))
     if differences:
         raise ValueError(f"checkpoint {folder} belongs to another run: {'; '.join(differences)}")
     if old["versions"] != new["versions"]:

@@ -1,14 +1,16 @@
 """Files that are complete or absent: written aside, flushed, then renamed. Nothing is pickled."""
 
 import contextlib
+import io
 import json
 import os
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+REMEDY = "put back a copy of it, or start the run again in a new folder"
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -19,13 +21,24 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")
     try:
         write(aside)
-        with open(aside, "rb+") as file:
-            os.fsync(file.fileno())
+        sync(aside)
         os.replace(aside, path)
+        sync(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of files in a folder, is on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no way to wait for a folder
+    number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def write_json(path: Path, record: Any) -> None:
@@ -48,16 +61,20 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from None
+        raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read what `write_arrays` wrote."""
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        raw = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error}; {REMEDY}") from None
+    try:
+        with np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise ValueError(f"{path} is damaged or truncated: {error}") from None
+    except Exception as error:  # of many kinds, depending on the byte that is wrong
+        raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
 def check_writable(name: str, folder: Path) -> None:
