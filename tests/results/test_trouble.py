@@ -1,5 +1,6 @@
 """A run that has failed says so."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -27,16 +28,19 @@ def test_chains_in_separate_modes_are_told(tmp_path):
     assert srmc.load(tmp_path / "r.nc").warnings == result.warnings
 
 
-def test_a_chain_that_never_moved_and_too_few_draws_are_told():
-    with pytest.warns(srmc.RunWarning) as told:
+@pytest.mark.parametrize(
+    ("step_size", "told"), [(0.01, "independent draws"), (1e-12, "never moved")]
+)
+def test_chains_that_crawl_or_never_moved_are_told(step_size, told):
+    with pytest.warns(srmc.RunWarning) as found:
         srmc.sample(
             lambda x: -0.5 * jnp.sum(x**2),
             kernel="mh",
-            step_size=1e-7,
-            initial_position=np.ones(2, np.float32),
+            step_size=step_size,
+            initial_position=lambda key: jax.random.normal(key, (2,)),
             **SHORT,
         )
-    assert any("independent draws" in str(one.message) for one in told)
+    assert any(told in str(one.message) for one in found)
 
 
 def test_a_sound_run_says_nothing(recwarn):

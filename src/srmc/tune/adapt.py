@@ -1,5 +1,6 @@
 """Warm-up on continuous spaces: the step size and the diagonal metric of a base kernel."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ from srmc._types import Array, Draws, Float, Int, KernelState, LogDensity, Posit
 from srmc.tune import rule
 
 
-class Recipe(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recipe:
     """How a kernel is warmed up.
 
     build, pilot
