@@ -8,7 +8,12 @@ import numpy as np
 from srmc._types import Float
 from srmc.after.errors import Features, active_features, error_beside
 from srmc.after.report import Report, from_record
-from srmc.metrics.errors import batch_means_error, repelled_error
+from srmc.metrics.errors import (
+    are_stuck,
+    batch_means_error,
+    between_chains_error,
+    repelled_error,
+)
 from srmc.run.keep import Kept
 
 Block = Float[np.ndarray, "chain draw k"]
@@ -84,11 +89,14 @@ class Errors:
         parts = np.split(self.of_mean(functions(draws), functions(base)), 2 + len(quantiles))
         of_mean, of_variance, *of_levels = parts
         spread = of_variance / np.where(sd > 0, 2 * sd, np.inf)
-        return (
-            of_mean,
-            spread,
-            [_of_quantile(flat, q, error) for q, error in zip(quantiles, of_levels, strict=True)],
-        )
+        found = [_of_quantile(flat, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
+        stuck = are_stuck(base)
+        if np.any(stuck):
+            own = np.quantile(draws, quantiles, axis=1)  # of each chain
+            between = [between_chains_error(x[:, None]) for x in own]
+            pairs = zip(found, between, strict=True)
+            found = [np.where(stuck, np.maximum(e, more), e) for e, more in pairs]
+        return of_mean, spread, found
 
 
 def _of_quantile(

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
-from srmc.metrics.errors import autocorrelation_time
+from srmc.metrics.errors import effective_size
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
@@ -206,7 +206,7 @@ class Result:
                     of_sd,
                     *of_quantiles,
                     rank_r_hat(before),
-                    before[..., 0].size / autocorrelation_time(before),
+                    effective_size(before),
                 )
                 rows |= dict(zip(names, zip(*columns, strict=True), strict=True))
         return rows
