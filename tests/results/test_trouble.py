@@ -31,7 +31,7 @@ def test_chains_in_separate_modes_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("step_size", "told"), [(0.01, "independent draws"), (1e-12, "never moved")]
+    ("step_size", "told"), [(0.01, "independent draws"), (1e-30, "never moved")]
 )
 def test_chains_that_crawl_or_never_moved_are_told(step_size, told):
     with pytest.warns(srmc.RunWarning) as found:
