@@ -92,7 +92,8 @@ def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, np.
             x = block[..., : SHOWN - len(names)]
             with np.errstate(all="ignore"):
                 found.append((rank_r_hat(x), effective_size(x)))
-            moved |= np.any(np.ptp(x, axis=1) > 0, axis=1)
+            # Rounding alone is no move.
+            moved |= np.any(np.ptp(x, axis=1) > 1e-4 * x.std(axis=(0, 1)), axis=1)
             names += labels[: x.shape[2]]
             if len(names) >= SHOWN:
                 break
