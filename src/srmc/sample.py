@@ -102,8 +102,8 @@ def sample(
         Fields of `srmc.Model` (`data`, `space`, `differences`) and of `srmc.Keep` (`statistics`,
         `base`) may be given directly.
 
-    Ctrl-C or SIGTERM ends a run early; the result then has what was drawn. A second one, or one in
-    warm-up, raises KeyboardInterrupt.
+    Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
+    second one, or one in warm-up, raises KeyboardInterrupt.
     """
     keep_programs()
     whole, kept_parts = _parts(model, keep, thin, parts)
@@ -152,7 +152,8 @@ def sample(
         known: list[str] = []
         stop.at_once = True
         if plan.rebalances(dim_of(positions)):
-            kept, reports, known = rebalance_run(problem, plan, tuner, kept, positions, show)
+            last = show if stop.signal is None else stop.show  # a stop does not wait for this
+            kept, reports, known = rebalance_run(problem, plan, tuner, kept, positions, last)
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
     about = _about(problem, plan, tuner, tuned, done, time.perf_counter() - began)
@@ -160,7 +161,7 @@ def sample(
         kept=kept,
         about=about | {"rebalancing": [as_record(report) for report in reports]},
         shared_history=plan.shared_history,
-        interrupted=done < plan.num_draws,
+        interrupted=done < plan.num_draws or stop.signal is not None,
     )
     result.about["warnings"] = known + troubles(result)
     for text in result.warnings:

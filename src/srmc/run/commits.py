@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from srmc._types import Array
 from srmc.run.loop import LARGEST_CHUNK, Carry, Task
-from srmc.run.processes import latest_common, of_all, together
+from srmc.run.processes import latest_common, together
 from srmc.run.stop import Stop
 from srmc.store.checkpoint import Checkpoint, Commit
 from srmc.store.draws import Arrays
@@ -42,8 +42,8 @@ class Commits:
     def due(self, pending: int = 0) -> tuple[bool, bool]:
         """Whether to commit now, with so many numbers to be written, and whether to stop."""
         late = time.monotonic() - self._last >= self._seconds or pending > LARGEST_CHUNK
-        answers = of_all([late, self._stop.signal is not None])
-        late, stop = (bool(answer.any()) for answer in answers.T)
+        (late,) = self._stop.agree(late)
+        stop = self._stop.signal is not None
         return self._store is not None and (late or stop), stop
 
     def save(self, done: int, carry: Carry, store_draws: Callable[[], Arrays]) -> None:

@@ -16,7 +16,7 @@ import jax
 from srmc._types import PyTree
 from srmc.run.processes import of_all
 
-SECONDS_AT_EXIT = 2.0  # how long the exit of Python waits for a program that was left running
+SECONDS_AT_EXIT = 1.0  # how long the exit of Python waits for a program that was left running
 
 
 class Stop:
@@ -37,6 +37,17 @@ class Stop:
         if again or self.at_once:
             raise KeyboardInterrupt
 
+    def agree(self, *flags: bool) -> list[bool]:
+        """Which flags are set in some process; a signal to one process is a signal to all."""
+        asked, *answers = of_all([self.signal is not None, *flags]).T
+        if asked.any() and self.signal is None:
+            self.signal = signal.SIGTERM
+        return [bool(answer.any()) for answer in answers]
+
+    def show(self, *_: Any) -> None:
+        """In place of showing progress, raise KeyboardInterrupt."""
+        raise KeyboardInterrupt("the run was stopped")
+
     def wait_for(self, tree: PyTree[jax.Array]) -> None:
         """Wait until arrays are computed; raise KeyboardInterrupt in all processes if one is asked.
 
@@ -46,11 +57,11 @@ class Stop:
         pause = 0.001
         while True:
             is_ready = all(x.is_ready() for x in leaves)
-            asked, busy = of_all([self.signal is not None, not is_ready]).T
-            if asked.any():
-                _left.append((self.signal or signal.SIGTERM, leaves))
+            (busy,) = self.agree(not is_ready)
+            if self.signal is not None:
+                _left.append((self.signal, leaves))
                 raise KeyboardInterrupt
-            if not busy.any():
+            if not busy:
                 return
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
