@@ -201,3 +201,31 @@ def test_why_a_run_cannot_be_extended_is_said(tmp_path, options, why):
     srmc.sample(log_gamma, **options)
     with pytest.raises(ValueError, match=f"num_samples was 100 and is 200; .*{why}"):
         srmc.sample(log_gamma, **options | {"num_samples": 200}, resume=True)
+
+
+def test_a_process_that_is_a_commit_ahead_goes_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    record = {"settings": {"num_samples": 100, "double_precision": False}}
+    record |= {"shapes": {}, "probe": {}, "versions": {}}
+    store = checkpoints.Checkpoint(tmp_path, record, resume=False)
+    carry = lambda n: {"state": np.full(3, n)}
+    commit = lambda n: checkpoints.Commit(n, carry(n), {"sums": np.arange(n)})
+    for n in (10, 20, 30):
+        store.save(commit(n))
+    assert list(store.commits(carry(0))) == [20, 30]
+    store.go_back(20)
+    store.save(commit(25))
+    assert list(store.commits(carry(0))) == [20, 25]
+    found = checkpoints.Checkpoint(tmp_path, record, resume=True).commits(carry(0))[20]
+    np.testing.assert_array_equal(found.carry["state"], carry(20)["state"])
+    np.testing.assert_array_equal(found.kept["sums"], np.arange(20))
+    with pytest.raises(ValueError, match=r"state-before.npz does not hold the state of this run"):
+        store.commits({"state": np.zeros(4)})
+
+
+def test_a_checkpoint_of_another_version_is_refused(run):
+    _, folder = run
+    text = (folder / "run.json").read_text()
+    (folder / "run.json").write_text(text.replace('"format": 2', '"format": 1'))
+    with pytest.raises(ValueError, match="was made by another version of srmc"):
+        resumed(folder)
