@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST = 2**30  # bytes of programs that are kept; those not used for longest are removed first
-MODELS = 32  # programs of one kind that are kept in memory
+MODELS = 8  # programs of one kind that are kept in memory
 SWITCH = "SRMC_PROGRAMS"  # a folder, or "off"
 
 

@@ -32,6 +32,7 @@ from srmc.store.files import (
 )
 from srmc.store.probe import compare
 
+FORMAT = 2
 CONTENTS = ("warmup.npz", "state.npz", "state-before.npz", "draws.zarr")
 
 
@@ -86,7 +87,7 @@ class Checkpoint:
             part.unlink()
         if run.exists():
             _compare(read_json(run), record, folder, fixed)
-        write_json(run, record)
+        write_json(run, {"format": FORMAT} | record)
 
     def save_warmup(self, groups: Groups) -> None:
         """Store the outcome of warm-up."""
@@ -143,6 +144,11 @@ def _read(path: Path, like: PyTree[Any]) -> Commit:
 def _compare(
     old: dict[str, Any], new: dict[str, Any], folder: str | os.PathLike[str], fixed: str | None
 ) -> None:
+    if old.get("format") != FORMAT:
+        raise ValueError(
+            f"checkpoint {folder} was made by another version of srmc; finish it with that one, or "
+            "start the run again in a new folder"
+        )
     before, now = old["settings"], new["settings"]
     extends = now["num_samples"] > before["num_samples"] and fixed is None
     differences = [

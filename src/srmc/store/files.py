@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+NAMES = "names"  # of all arrays in a file
 REMEDY = "put back a copy of it, or start the run again in a new folder"
 
 
@@ -51,7 +52,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     def write(aside: Path) -> None:
         with open(aside, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            np.savez(file, **arrays, **{NAMES: np.array(sorted(arrays))})  # type: ignore[arg-type]
 
     write_whole(path, write)
 
@@ -72,7 +73,11 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} cannot be read: {error}; {REMEDY}") from None
     try:
         with np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
+        # Each array has a checksum, but the list of arrays in a ZIP file has none.
+        if sorted(arrays) != sorted([NAMES, *arrays[NAMES]]):
+            raise ValueError("arrays are missing")
+        return {name: x for name, x in arrays.items() if name != NAMES}
     except Exception as error:  # of many kinds, depending on the byte that is wrong
         raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
