@@ -1,4 +1,5 @@
 import functools
+import os
 import subprocess
 import sys
 
