@@ -14,6 +14,7 @@ from srmc.run.stop import Stop
 from srmc.run.task import dim_of
 from srmc.store.checkpoint import Checkpoint
 from srmc.tune import Tuned, Tuner, rule, tune
+from srmc.tune.continuous import check_step
 from srmc.tune.tuner import Alpha
 
 
@@ -49,6 +50,8 @@ def warm_up(
             together=plan.num_chains if plan.shared_history else 1,
         )
         stop.wait_for(tuned)
+        if "step_size" in tuned.parameters:
+            check_step(tuned.parameters["step_size"])
         half = plan.num_warmup // 2
         tuned = settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half, stop)
         found = {

@@ -123,7 +123,6 @@ class Continuous:
             gradients = gradients + count * len(jax.tree.leaves(positions)[0])
             extra = count + scored
         given = {} if self.step_size is None else {"step_size": jnp.asarray(self.step_size)}
-        _check_step((late.parameters | given)["step_size"])
         return Warmup(
             positions=late.positions,
             parameters=late.parameters | given,
@@ -205,7 +204,8 @@ class Continuous:
         return jnp.clip(every, *rule.THINNING).astype(int)
 
 
-def _check_step(step_size: ArrayLike) -> None:
+def check_step(step_size: ArrayLike) -> None:
+    """Refuse a log density for which warm-up found no step size."""
     if is_concrete(step_size) and not 0 < float(np.asarray(step_size)) < np.inf:
         raise ValueError(
             "logdensity_fn must be a proper log density, with a finite integral, but warm-up found "
