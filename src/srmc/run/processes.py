@@ -36,24 +36,26 @@ class Notice:
     def give(self) -> None:
         """Give notice."""
         self._mine = True
-        if jax.process_count() > 1:
+        if (client := _client()) is not None:
             key = f"{self._name}/{jax.process_index()}"
-            _client().key_value_set(key, "given", allow_overwrite=True)
+            client.key_value_set(key, "given", allow_overwrite=True)
 
     def is_given(self) -> bool:
         """Whether some process gave notice."""
-        if jax.process_count() == 1:
-            return self._mine
-        return bool(_client().key_value_dir_get(self._name))
+        client = _client()
+        return self._mine if client is None else bool(client.key_value_dir_get(self._name))
 
     def meet(self) -> bool:
         """Wait for all processes; whether notice was given before, on which all then agree."""
-        if jax.process_count() > 1:
-            _client().wait_at_barrier(self._name, timeout_in_ms=DAY)
+        client = _client()
+        if client is None:
+            return bool(of_all(self._mine).any())
+        client.wait_at_barrier(self._name, timeout_in_ms=DAY)
         return self.is_given()
 
 
 def _client() -> Any:
+    """The client of `jax.distributed`, if that was initialised."""
     return distributed.global_state.client
 
 
