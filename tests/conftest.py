@@ -3,6 +3,8 @@
 import os
 from importlib.metadata import version
 
+# One worker of the tests is one thread of linear algebra.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiling is what takes the time, here and in child processes; this takes a third of it.
 if version("jaxlib").startswith("0.10."):  # XLA does not start with a flag that it does not know
     os.environ.setdefault(

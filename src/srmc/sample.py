@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_number
+from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc._versions import versions
 from srmc.after.finish import rebalance_run
@@ -104,6 +105,7 @@ def sample(
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
     second one, or one in warm-up, raises KeyboardInterrupt.
     """
+    keep_programs()
     whole, kept_parts = _parts(model, keep, thin, parts)
     space = whole.own_space
     plan = Plan(

@@ -13,7 +13,7 @@ OPTIONS = {"num_warmup": 200, "num_samples": 1000, "progress": False}
 
 
 def exact(target):
-    table = target.table()
+    table = target.table
     states = np.asarray(table.states).reshape(len(table.states), -1)
     return states, np.exp(np.asarray(table.log_probability))
 

@@ -10,7 +10,7 @@ def test_quick_coverage_and_its_page(tmp_path):
     ran = CliRunner().invoke(app, ["bench", "coverage", "--quick", "--out", str(rows)])
     assert ran.exit_code == 0, ran.output
     (row,) = json.loads(rows.read_text())
-    for what in ("means", "variances", "quantiles"):
+    for what in ("means", "sds", "quantiles"):
         assert 0.75 < row[f"rebalanced, {what}"]["coverage"] <= 1
     made = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
     assert made.exit_code == 0, made.output

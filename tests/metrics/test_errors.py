@@ -83,7 +83,8 @@ def test_errors_between_chains_hold():
 
 
 def test_a_summary_tells_the_error_of_a_repelled_run():
-    result = srmc.sample(srmc.targets.gaussian(4), num_warmup=400, num_samples=400, progress=False)
+    options = {"num_warmup": 400, "num_samples": 400, "progress": False}
+    result = srmc.sample(srmc.targets.gaussian(4), alpha=10.0, **options)
     assert result.stats["features"].shape == (4, 400, 4 + 10)
     mean, error = (result.summary()[name] for name in ("mean", "error"))
     assert np.mean(error) < 0.6 * np.mean(metrics.batch_means_error(result.draws["x"]))

@@ -96,3 +96,30 @@ def test_names_follow_the_position():
         Model(density), lambda key: {"a": 0.0, "b": {"c": jax.random.normal(key, (2,))}}
     )
     assert np.std(drawn.starts(jax.random.key(0), 3)["b"]["c"]) > 0
+
+
+def test_starts_of_a_model_are_values_of_its_variables():
+    pytest.importorskip("numpyro")
+    import numpyro
+    import numpyro.distributions as dist
+
+    def model():
+        numpyro.sample("scale", dist.HalfNormal(1.0))
+
+    options = {"num_warmup": 100, "num_samples": 20, "num_chains": 2, "progress": False}
+    result = srmc.sample(model, initial_position={"scale": 0.7}, **options)
+    assert np.all(result.draws["scale"] > 0)
+    with pytest.raises(ValueError, match="inside their supports"):
+        srmc.sample(model, initial_position={"scale": -0.7}, **options)
+    with pytest.raises(ValueError, match="must have values of scale, got width"):
+        srmc.sample(model, initial_position={"width": 0.7}, **options)
+
+
+def test_a_flat_density_is_refused_in_words():
+    with pytest.raises(ValueError, match="must be a proper log density"):
+        srmc.sample(
+            lambda x: 0.0 * jnp.sum(x),
+            initial_position=np.zeros(2, np.float32),
+            num_warmup=300,
+            progress=False,
+        )

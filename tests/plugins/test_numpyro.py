@@ -48,13 +48,12 @@ def test_a_model_is_sampled(method, capsys):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_progress_bar_does_not_change_the_draws_and_runs_go_on(capsys):
+def test_the_progress_bar_does_not_change_the_draws_and_runs_go_on():
     potential = lambda x: 0.5 * jnp.sum(x**2)
     run = lambda bar: MCMC(SRNUTS(potential_fn=potential), progress_bar=bar, **SIZES)
     first, second = run(True), run(False)
     for mcmc in (first, second):
         mcmc.run(jax.random.key(1), init_params=jnp.ones(2))
-    assert "alpha" in capsys.readouterr().err
     np.testing.assert_allclose(first.get_samples(), second.get_samples(), rtol=1e-5)
     assert np.all(np.abs(first.get_samples().mean(axis=0)) < 0.2)
     second.post_warmup_state = second.last_state

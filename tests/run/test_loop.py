@@ -19,7 +19,8 @@ ONES = jnp.ones((3, 2))
 
 
 def task(algorithm, record=lambda state: state.position, thin=1):
-    return loop.Task(algorithm, jax.random.key(0), lay_out(3, shared=True), record, thin)
+    build = lambda parameters: algorithm
+    return loop.Task(build, {}, jax.random.key(0), lay_out(3, shared=True), record, thin)
 
 
 def joined(chunks):

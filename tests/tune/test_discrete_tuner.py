@@ -51,7 +51,8 @@ def test_a_chain_that_does_not_move_leaves_repellence_off():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_front_door_takes_discrete_targets(shared):
-    result = srmc.sample(ISING, num_samples=2000, shared_history=shared, progress=False)
+    options = {"num_samples": 2000, "shared_history": shared, "progress": False}
+    result = srmc.sample(ISING, alpha=rule.DISCRETE_ALPHA, **options)
     assert result.draws["x"].shape == (4, 2000, 16)
     assert set(np.unique(result.draws["x"])) == {0.0, 1.0}
     error = result.draws["x"].mean(axis=(0, 1)) - ISING.moments.mean

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from srmc._types import Float
 from srmc.after.transport import Rows
@@ -67,7 +67,7 @@ def _mean_score(chains: np.ndarray, scores: np.ndarray, slack: float) -> Finding
     mean, error = np.abs(features.mean(axis=(0, 1))), batch_means_error(features)
     # The error is widened for few batches already, so that the normal distribution serves.
     worst = float(np.max(mean / np.maximum(error, 1e-9)))
-    limit = slack * float(stats.norm.isf(CHANCE / (2 * features.shape[2])))
+    limit = slack * -float(special.ndtri(CHANCE / (2 * features.shape[2])))
     failed = worst > limit
     text = f"the largest mean of a Stein feature is {worst:.1f} standard errors from 0"
     if failed:

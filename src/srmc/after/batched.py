@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._programs import remembered
 from srmc.after.transport import Rows
 
-NUMBERS_AT_ONCE = 2**22  # of draws that are evaluated together
+ROWS_AT_ONCE = 512  # draws that are evaluated together,
+NUMBERS_AT_ONCE = 2**22  # and at most so many numbers
 
 
 class Batched:
@@ -21,25 +23,27 @@ class Batched:
             out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
             raise TypeError(
-                f"{name} must be written with jax.numpy, or wrapped in jax.pure_callback; "
-                f"{function!r} cannot be traced"
+                f"{name} must be written with jax.numpy, or made by "
+                f"srmc.models.from_value_and_grad; {function!r} cannot be traced"
             ) from None
         if getattr(out, "shape", None) != shape:
             raise ValueError(
                 f"{name} must return an array of shape {shape} at a draw of shape "
                 f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
             )
-        self._program = jax.jit(jax.vmap(function))
-        self._size = max(1, NUMBERS_AT_ONCE // draws.shape[2])
+        self._program = _vectorised(function)
+        self._size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
         self.count = 0
 
     def __call__(self, x: Rows) -> np.ndarray:
         self.count += len(x)
-        parts = []
-        for start in range(0, len(x), self._size):
-            rows = x[start : start + self._size]
-            # Padded to a power of two, so that few sizes are compiled.
-            size = min(self._size, 1 << (len(rows) - 1).bit_length())
-            padded = np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
-            parts.append(np.asarray(self._program(jnp.asarray(padded)), float)[: len(rows)])
-        return np.concatenate(parts)
+        # In batches of one size, so that one program serves for any number of rows.
+        padded = np.concatenate([x, np.repeat(x[:1], -len(x) % self._size, axis=0)])
+        batches = np.split(padded, len(padded) // self._size)
+        parts = [self._program(jnp.asarray(batch)) for batch in batches]
+        return np.concatenate([np.asarray(part, float) for part in parts])[: len(x)]
+
+
+@remembered
+def _vectorised(function: Any) -> Any:
+    return jax.jit(jax.vmap(function))

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from srmc._programs import remembered
 from srmc._progress import Show
-from srmc._types import Array, Position
-from srmc.after.batched import NUMBERS_AT_ONCE, Batched
+from srmc._types import Array, LogDensity, Position
+from srmc.after.batched import NUMBERS_AT_ONCE, ROWS_AT_ONCE, Batched
 from srmc.after.rebalance import Part, Rebalanced, Run, complaints, moved, rebalance_parts
 from srmc.after.report import Report, nothing
 from srmc.after.resample import resample
 from srmc.models.problem import Problem
 from srmc.run.keep import Kept
 from srmc.run.plan import Plan
-from srmc.run.task import values_of
 from srmc.tune import Tuner
 from srmc.tune.continuous import UNADJUSTED
 from srmc.tune.discrete import Discrete
@@ -35,7 +35,9 @@ def rebalance_run(
     know.
     """
     assert kept.draws is not None
-    unravel = ravel_pytree(jax.tree.map(lambda x: x[0], positions))[1]
+    first = jax.tree.map(lambda x: jnp.asarray(x[0]), positions)
+    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(first))
+    unravel = _unraveller(jax.tree.structure(first), shapes)
     x = kept.draws["position"]
     if isinstance(tuner, Discrete):
         after, scored, reports = _resampled_draws(problem, tuner, x, unravel)
@@ -58,11 +60,11 @@ def _moved_draws(
 ) -> list[Rebalanced]:
     """The moves of the draws, or none if rebalancing was interrupted or failed."""
     x, scores = kept["position"], kept.get("score")
-    density = lambda v: problem.logdensity_fn(unravel(v))
+    density, score = _flat(problem.logdensity_fn, unravel)
     run = Run(
         np.asarray(x, float),
         None if scores is None else np.asarray(scores, float),
-        Batched("the gradient", jax.grad(density), x, x.shape[2:]),
+        Batched("the gradient", score, x, x.shape[2:]),
         Batched("the log density", density, x, ()),
     )
     try:
@@ -90,17 +92,38 @@ def _untouched(run: Run, error: BaseException) -> Rebalanced:
     return Rebalanced(np.zeros_like(run.chains), report, Part(run.chains, scores))
 
 
+@remembered
+def _unraveller(structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...]) -> Unravel:
+    """From a vector to a position of this structure."""
+    zeros = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
+    unravel: Unravel = ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
+    return unravel
+
+
+@remembered
+def _flat(logdensity_fn: LogDensity, unravel: Unravel) -> tuple[LogDensity, Callable[..., Array]]:
+    """The log density of a vector, and its gradient."""
+    density = lambda v: logdensity_fn(unravel(v))
+    return density, jax.grad(density)
+
+
+@remembered
+def _naming(values: Any, statistics: Any, unravel: Unravel) -> Callable[..., dict[str, Array]]:
+    def one(v: Array) -> dict[str, Array]:
+        found: dict[str, Array] = values(unravel(v))
+        return found if statistics is None else found | statistics(found)
+
+    program: Callable[..., dict[str, Array]] = jax.jit(jax.vmap(one))
+    return program
+
+
 def _by_name(
     problem: Problem, plan: Plan, unravel: Unravel, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The values of draws (chain, draw, d) by name, in the user's space."""
-
-    def one(v: Array) -> dict[str, Array]:
-        return values_of(problem, plan, unravel(v))
-
-    program = jax.jit(jax.vmap(one))
+    program = _naming(problem.values, plan.keep.statistics, unravel)
     rows = draws.reshape(-1, draws.shape[2])
-    size = min(len(rows), max(1, NUMBERS_AT_ONCE // draws.shape[2]))
+    size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size, axis=0)])
     parts = [
         jax.tree.map(np.asarray, program(jnp.asarray(part)))

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from srmc._checks import check_option
+from srmc._programs import keep_programs
 from srmc._progress import Show, progress_bar, quiet
 from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
@@ -109,6 +110,7 @@ def rebalance(
     The moved draws, in the shape and precision of `draws`. With form="auto" they stay as they were,
     with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
     """
+    keep_programs()
     given = np.asarray(draws)
     x = as_chains("draws", given)
     check_option("form", form, ("auto", *FORMS))

@@ -1,6 +1,5 @@
 """Do the 95% intervals of a result contain the truth 95% of the time?"""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from srmc._types import Array, PRNGKey
 from srmc.bench.errors import QUANTILES, Truth
 from srmc.bench.rebalance import find_rebalanced_truth, plain_runs, rebalanced
 from srmc.bench.study import Case, flatten
-from srmc.results.errors import Errors
 from srmc.targets import Moments, Target
 
 
@@ -87,17 +85,19 @@ def _row(
 ) -> dict[str, Any]:
     flat = flatten(target)
     offs: dict[str, list[np.ndarray]] = {}  # in units of the reported errors
+    alarms = 0
     for x, s, _ in plain_runs(flat, case, chains, replicates, seed):
         moved, report = rebalanced(flat, case, x, s)
-        draws, base = (np.asarray(v, float) for v in (moved, x))
-        ours = Errors.of_rebalanced(base, np.asarray(s, float), [report])
-        for side, values, errors in (("plain", base, Errors()), ("rebalanced", draws, ours)):
-            for what, off in _offs(values, base, errors, truth).items():
+        alarms += any(finding.failed for finding in report.findings)
+        result = srmc.Result.of_rebalanced(moved, x, s, report)
+        for side, base in (("plain", True), ("rebalanced", False)):
+            for what, off in _offs(result.summary(base), truth).items():
                 offs.setdefault(f"{side}, {what}", []).append(off)
     row: dict[str, Any] = {
         "replicates": replicates,
         "chains": chains,
         "draws_per_chain": case.num_samples,
+        "failed_checks": alarms,
     }
     for name, found in offs.items():
         share = np.mean(np.abs(found) < 1.96, axis=1)  # coordinates are not independent
@@ -109,23 +109,17 @@ def _row(
     return row
 
 
-def _offs(
-    draws: np.ndarray, base: np.ndarray, errors: Errors, truth: Truth
-) -> dict[str, np.ndarray]:
-    """Estimates minus the truth over their standard errors."""
-    mean = draws.mean(axis=(0, 1))
-    variance = np.square(draws - mean).mean(axis=(0, 1))
-    squares = (np.square(v - mean) for v in (draws, base))
-    flat = draws.reshape(-1, draws.shape[2])
+def _offs(summary: Any, truth: Truth) -> dict[str, np.ndarray]:
+    """Estimates minus the truth over their standard errors, as `result.summary()` has them."""
     assert truth.quantiles is not None
+    known = np.asarray(truth.quantiles, float)[[QUANTILES.index(q) for q in (0.05, 0.5, 0.95)]]
+    off = lambda what, error, value: (summary[what] - np.asarray(value, float)) / summary[error]
     quantiles = [
-        (np.quantile(flat, q, axis=0) - known) / errors.of_quantile(draws, base, q)
-        for q, known in zip(QUANTILES, np.asarray(truth.quantiles, float), strict=True)
+        off(name, f"error_{name}", value)
+        for name, value in zip(("5%", "50%", "95%"), known, strict=True)
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            "means": (mean - np.asarray(truth.mean, float)) / errors.of_mean(draws, base),
-            "variances": (variance - np.asarray(truth.variance, float)) / errors.of_mean(*squares),
-            "quantiles": np.concatenate(quantiles),
-        }
+    return {
+        "means": np.asarray(off("mean", "error", truth.mean)),
+        "sds": np.asarray(off("sd", "error_sd", np.sqrt(truth.variance))),
+        "quantiles": np.concatenate(quantiles),
+    }

@@ -157,20 +157,3 @@ def _groups(
         key = str(row["alpha"]), row["chains"], row["dtype"], row["seed"]
         groups.setdefault(key, []).append(row)
     return sorted(groups.items(), key=lambda group: (group[0][0] != "auto", *group[0][1:]))
-
-
-def short_table(rows: list[dict[str, Any]], kernel: str = "nuts") -> str:
-    """The table of the README: ratios of one kernel with alpha="auto", one chain, as Markdown."""
-    lines = ["| target | means | covariances | quantiles | control variates: means, covariances |"]
-    lines.append("|---|---|---|---|---|")
-    for row in rows:
-        if row["kernel"] == kernel and row["alpha"] == "auto" and row["chains"] == 1:
-            ours, theirs = row["errors"]["repelled"], row["errors"].get("zv2", {})
-            cells = [_ratio(ours, name) for name in ("mean", "covariance", "quantile")]
-            rival = ", ".join(_ratio(theirs, name) for name in ("mean", "covariance"))
-            lines.append(f"| {row['target']} | {' | '.join(cells)} | {rival} |")
-    return "\n".join(lines) + "\n"
-
-
-def _ratio(errors: dict[str, Any], name: str) -> str:
-    return f"{errors[name]['ratio']:.2f}" if name in errors else "–"

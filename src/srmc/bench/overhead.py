@@ -35,8 +35,8 @@ def overhead(
     of the plain kernel on a discrete space, where BlackJAX has no kernel; `ratio_quartiles` are
     its quartiles. "self-tuned" is what `srmc.sample` runs, with one history for all chains. The
     discrete kernels run 100 chains on an Ising model of 50 x 50 sites, for a twentieth of the
-    steps. The time of `srmc.rebalance` on existing draws is compared with that of the gradients at
-    all of these draws.
+    steps. The time of `srmc.rebalance` on existing draws is compared with that of sampling them by
+    NUTS, and with that of the gradients at all of them.
     """
     logp = srmc.targets.logistic(num_data, dim).logdensity_fn
     starts = jnp.zeros((num_chains, dim))
@@ -100,16 +100,18 @@ def _discrete(family: str, lattice: int, num_steps: int) -> Programs:
 
 
 def _stored(logp: LogDensity, starts: Starts, num_draws: int) -> Programs:
-    num_draws = max(64, num_draws)  # fewer cannot be rebalanced
-    warmup = Continuous("nuts").adapt(logp, jax.random.key(1), starts, max(200, 2 * num_draws))
-    draws = warmup.draws[:, -num_draws:]
+    tuner = Continuous("nuts")
+    warmup = tuner.adapt(logp, jax.random.key(1), starts, max(200, 2 * num_draws))
+    draws, scores = (x[:, -num_draws:] for x in (warmup.draws, warmup.features))
+    plain = tuner.build(logp, warmup.parameters, alpha=0.0)
     score = jax.grad(logp)
     gradients = jax.jit(jax.vmap(jax.vmap(score)))
     runs = {
-        "gradients": lambda: gradients(draws),
-        "all of it": lambda: srmc.rebalance(draws, score),
+        "gradients at all draws": lambda: gradients(draws),
+        "rebalancing": lambda: srmc.rebalance(draws, score, scores, logdensity_fn=logp),
     }
-    return {name: (run, _seconds(run)) for name, run in runs.items()}
+    sampling = {"sampling by NUTS": _compile(plain, starts, num_draws)}
+    return sampling | {name: (run, _seconds(run)) for name, run in runs.items()}
 
 
 def _compile(

@@ -101,3 +101,26 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
         )
     parts.append("## What it took\n\n" + "\n".join(cost) + "\n")
     return "\n".join(parts)
+
+
+def short_table(rows: list[dict[str, Any]]) -> str:
+    """The table of the README: ratios at equal cost of one chain of NUTS, as Markdown."""
+    names = ("mean", "covariance", "quantile", "tail")
+    head = ["target", "means", "covariances", "quantiles", "tails"]
+    lines = [[*head, "control variates: means, covariances"], ["---"] * 6]
+    ours: dict[str, list[float]] = {name: [] for name in names}
+    for row in rows:
+        if (row["kernel"], row["chains"]) != ("nuts", 1):
+            continue
+        found, rival = row["errors"]["rebalanced, equal cost"], row["errors"]["control variates"]
+        for name in names:
+            ours[name] += [found[name]["ratio"]] if name in found else []
+        beside = ", ".join(_short(rival, name) for name in ("mean", "covariance"))
+        lines.append([row["target"], *(_short(found, name) for name in names), beside])
+    means = [geometric_mean(ours[name]) for name in names]
+    lines.append(["geometric mean", *means, ""])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _short(found: dict[str, Any], name: str) -> str:
+    return f"{found[name]['ratio']:.3f}" if name in found else "–"

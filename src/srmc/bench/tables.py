@@ -98,7 +98,7 @@ def discrete_page(rows: list[dict[str, Any]]) -> str:
     return note + "\n" + "\n".join(lines) + "\n"
 
 
-COVERED = ("means", "variances", "quantiles")
+COVERED = ("means", "sds", "quantiles")
 
 
 def coverage_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
@@ -133,9 +133,11 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
         "This page reports how often 95% intervals contain the truth, in percent, over all "
         f"coordinates of {first['replicates']} replicates of {first['chains']} chains, with the "
         "standard error over replicates. The intervals are ± 1.96 of the standard errors that "
-        "`result.summary()` reports, for means, variances, and the quantiles at 5, 25, 50, 75 and "
-        "95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws before "
-        f"rebalancing, with batch means. Draws per chain: {lengths}."
+        "`result.summary()` reports, for means, standard deviations, and the quantiles at 5, 50 "
+        "and 95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws "
+        f"before rebalancing, with batch means. Draws per chain: {lengths}. The checks of the "
+        f"assumption behind rebalancing failed in {sum(row['failed_checks'] for row in rows)} of "
+        f"{sum(row['replicates'] for row in rows)} runs."
     )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)

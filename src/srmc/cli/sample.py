@@ -4,6 +4,7 @@ import contextlib
 import json
 import tempfile
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -139,15 +140,18 @@ def _sampled(
         thin=options.pop("thin"),
         base=options.pop("base") and model.own_space is None,
     )
-    return model, srmc.sample(
-        model,
-        **options | {"alpha": _number_or_auto(options["alpha"])},
-        initial_position=initial_position,
-        keep=keep,
-        checkpoint=checkpoint,
-        resume=resume,
-        progress=progress,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", srmc.RunWarning)  # the result has them
+        result = srmc.sample(
+            model,
+            **options | {"alpha": _number_or_auto(options["alpha"])},
+            initial_position=initial_position,
+            keep=keep,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+        )
+    return model, result
 
 
 def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 import srmc
 from srmc.cli.terminal import console, fail
@@ -38,5 +39,7 @@ def print_result(result: srmc.Result, truth: Moments | None, as_json: bool) -> N
     if as_json:
         typer.echo(tables.as_json(result, truth))
         return
+    for text in result.warnings:
+        console.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
     console.print(tables.estimates(result, truth))
     console.print(tables.facts_table(tables.facts(result, truth)))

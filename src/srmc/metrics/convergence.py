@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from srmc._types import Float, PyTree
 
@@ -42,8 +42,10 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
 
 
 def _normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
+    from scipy.stats import rankdata  # which takes long to import
+
     flat = x.reshape(-1, x.shape[2])
-    ranks = stats.rankdata(flat, axis=0)
+    ranks = rankdata(flat, axis=0)
     scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
     return scores.reshape(x.shape)
 

@@ -5,7 +5,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
 from scipy.special import entr, rel_entr
 
 from srmc._checks import check_number
@@ -188,6 +187,8 @@ def mode_coverage(samples: ArrayLike, modes: ArrayLike, radius: float) -> float:
             f"samples and modes must have one shape after the first axis, "
             f"got {np.shape(samples)} and {np.shape(modes)}"
         )
+    from scipy.spatial.distance import cdist
+
     count, rows = len(missing), max(1, NUMBERS_AT_ONCE // len(missing))
     for start in range(0, len(x), rows):
         near = cdist(missing, x[start : start + rows]) <= radius

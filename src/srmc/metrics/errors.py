@@ -7,10 +7,10 @@ make it a Student t interval.
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from srmc._checks import check_count
-from srmc._types import Float, Int, PyTree
+from srmc._types import Bool, Float, Int, PyTree
 
 
 def batch_means_error(
@@ -145,12 +145,30 @@ def at_least_between(
     values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
     """The error, or the error between chains if they are stuck in different places."""
-    chains, draws, _ = values.shape
-    if chains < 2 or draws < 4:
+    if len(values) < 2:
         return error
+    between = _between_chains_error(values)
+    return np.where(are_stuck(values), np.maximum(error, between), error)
+
+
+def are_stuck(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:
+    """Whether the chains differ by far more than their own variation explains."""
+    chains, draws, size = values.shape
+    if chains < 2 or draws < 4:
+        return np.zeros(size, bool)
     within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
-    stuck = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
-    return np.where(stuck, np.maximum(error, _between_chains_error(values)), error)
+    stuck: np.ndarray = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
+    return stuck
+
+
+def effective_size(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """The number of independent draws with the same error of the mean; at most that of draws."""
+    count = draws.shape[0] * draws.shape[1]
+    variance, error = draws.var(axis=(0, 1)), _batch_means_error(draws)
+    known = error > 0
+    size: np.ndarray = np.where(known, variance / np.where(known, error, 1.0) ** 2, count)
+    size = np.minimum(size, count)
+    return size
 
 
 def long_run_covariance(
@@ -172,7 +190,7 @@ def long_run_covariance(
 
 def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Float[np.ndarray, "..."]:
     """The factor that makes ± 1.96 standard errors a 95% Student t interval."""
-    ratio: np.ndarray = stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)
+    ratio: np.ndarray = special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
     return ratio
 
 

@@ -1,9 +1,14 @@
 """From a model of any kind to a `Problem`."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from srmc._checks import check_option
+import jax
+import jax.numpy as jnp
+
+from srmc._checks import check_option, is_concrete
+from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 from srmc.models.numpyro import from_numpyro, has_sites
@@ -61,7 +66,8 @@ def as_problem(model: Model, initial_position: Any = None) -> Problem:
     """A model of any kind that `srmc.sample` takes, as a log density with its starts.
 
     `initial_position` is a position, a list of one per chain, a function of a key, and for
-    NumPyro and PyMC models "uniform" or "prior".
+    NumPyro and PyMC models "uniform" or "prior". A position of such a model has the values of its
+    variables, by name.
     """
     if model.own_space is None:
         return _continuous(model.model, initial_position, model.data)
@@ -110,7 +116,7 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
             "model must be a log density, a target, or a model of NumPyro, PyMC or BridgeStan, got "
             f"{model!r}"
         )
-    elif data is not None or is_text or (initial_position is None and has_sites(model)):
+    elif data is not None or is_text or has_sites(model):
         found = from_numpyro(model, data, initial_position)
     elif initial_position is None:
         raise ValueError(
@@ -121,8 +127,48 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
         found = Problem(getattr(model, "__name__", "model"), model, _never, name_leaves)
     if initial_position is None or is_text:
         return found
+    given = initial_position
+    if found.inverse is not None:
+        given = _each(lambda values: _unconstrained(found, values), given)
     density = found.logdensity_fn
-    return found._replace(starts=lambda key, n: find_starts(density, initial_position, key, n))
+    return found._replace(starts=lambda key, n: find_starts(density, given, key, n))
+
+
+def _each(change: Callable[[Any], Any], initial_position: Any) -> Any:
+    """A start, a list of starts or a function that draws one, with each start changed."""
+    if callable(initial_position):
+        return lambda key: change(initial_position(key))
+    if isinstance(initial_position, list):
+        return [change(position) for position in initial_position]
+    return change(initial_position)
+
+
+def _unconstrained(problem: Problem, values: Any) -> Any:
+    """A start that is given as values of the model's variables, in unconstrained space.
+
+    PyMC's names of transformed variables, such as `tau_log__`, stand for themselves.
+    """
+    inverse = problem.inverse
+    assert inverse is not None
+    wanted = ", ".join(inverse.names)
+    if not isinstance(values, Mapping):
+        raise TypeError(f"initial_position must be values by name, of {wanted}, got {values!r}")
+    if set(values) != set(inverse.names):
+        try:
+            jax.eval_shape(problem.logdensity_fn, dict(values))
+        except Exception as error:
+            raise ValueError(
+                f"initial_position must have values of {wanted}, got {', '.join(values)}"
+            ) from error
+        return dict(values)
+    given = {name: jnp.asarray(values[name], float) for name in inverse.names}
+    found = inverse.unconstrain(given)
+    if is_concrete(found) and not all_finite(found):
+        raise ValueError(
+            "initial_position must be values of the model's variables inside their supports, got "
+            f"{dict(values)!r}"
+        )
+    return found
 
 
 def _never(*_: Any) -> Any:

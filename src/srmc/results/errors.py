@@ -8,7 +8,12 @@ import numpy as np
 from srmc._types import Float
 from srmc.after.errors import Features, active_features, error_beside
 from srmc.after.report import Report, from_record
-from srmc.metrics.errors import batch_means_error, repelled_error
+from srmc.metrics.errors import (
+    are_stuck,
+    batch_means_error,
+    between_chains_error,
+    repelled_error,
+)
 from srmc.run.keep import Kept
 
 Block = Float[np.ndarray, "chain draw k"]
@@ -66,15 +71,41 @@ class Errors:
         error: np.ndarray = batch_means_error(draws)
         return error
 
-    def of_quantile(self, draws: Block, base: Block, q: float) -> Float[np.ndarray, " k"]:
-        """The error of a quantile: that of its probability, by the spread of draws about it."""
+    def of_all(
+        self, draws: Block, base: Block, quantiles: tuple[float, ...]
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], list[Float[np.ndarray, " k"]]]:
+        """The errors of means, standard deviations and quantiles.
+
+        The error of a quantile is that of its probability, by the spread of draws about it.
+        """
+        mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
         flat = draws.reshape(-1, draws.shape[2])
-        level = np.quantile(flat, q, axis=0)
-        error = self.of_mean((draws <= level).astype(float), (base <= level).astype(float))
-        error = np.maximum(error, 0.5 / len(flat))  # between two draws a quantile is not known
-        low, high = (_each(flat, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
-        half: np.ndarray = (high - low) / 2
-        return half
+        levels = np.quantile(flat, quantiles, axis=0)
+
+        def functions(x: Block) -> Block:
+            below = [(x <= level).astype(float) for level in levels]
+            return np.concatenate([x, (x - mean) ** 2, *below], axis=2)
+
+        parts = np.split(self.of_mean(functions(draws), functions(base)), 2 + len(quantiles))
+        of_mean, of_variance, *of_levels = parts
+        spread = of_variance / np.where(sd > 0, 2 * sd, np.inf)
+        found = [_of_quantile(flat, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
+        stuck = are_stuck(base)
+        if np.any(stuck):
+            own = np.quantile(draws, quantiles, axis=1)  # of each chain
+            between = [between_chains_error(x[:, None]) for x in own]
+            pairs = zip(found, between, strict=True)
+            found = [np.where(stuck, np.maximum(e, more), e) for e, more in pairs]
+        return of_mean, spread, found
+
+
+def _of_quantile(
+    flat: Float[np.ndarray, "n k"], q: float, error: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    error = np.maximum(error, 0.5 / len(flat))  # between two draws a quantile is not known
+    low, high = (_each(flat, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
+    half: np.ndarray = (high - low) / 2
+    return half
 
 
 def _each(flat: Float[np.ndarray, "n k"], q: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

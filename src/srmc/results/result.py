@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
-from srmc.metrics.errors import autocorrelation_time
+from srmc.metrics.errors import effective_size
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
@@ -44,6 +45,30 @@ class Result:
     shared_history: bool = True
     interrupted: bool = False
 
+    @staticmethod
+    def of_rebalanced(
+        draws: ArrayLike, base: ArrayLike, scores: ArrayLike, report: Report
+    ) -> "Result":
+        """The result of `srmc.rebalance`: draws after and before, scores before, and its report.
+
+        All are (chain, draw, d). The name of the draws is "x".
+        """
+        after, before, s = (np.asarray(v) for v in (draws, base, scores))
+        if after.ndim != 3 or not after.shape == before.shape == s.shape:
+            raise ValueError(
+                "draws, base and scores must have one shape, (chain, draw, d), got "
+                f"{after.shape}, {before.shape} and {s.shape}"
+            )
+        every = report.every
+        kept = Kept(
+            stats={"alpha": np.zeros(after.shape[:2])},
+            draws={"x": after},
+            base={"x": before},
+            scored={"position": before[:, ::every], "score": s[:, ::every]},
+        )
+        about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
+        return Result(kept, about)
+
     @property
     def draws(self) -> dict[str, Any]:
         """Rebalanced or repelled draws (chain, draw, ...) by name; a bare array is called "x"."""
@@ -55,6 +80,16 @@ class Result:
     def base(self) -> dict[str, Any] | None:
         """The draws of the plain kernel, where draws were kept and there is a plain chain."""
         return self.kept.base
+
+    @property
+    def scores(self) -> np.ndarray | None:
+        """The scores of the plain draws, (chain, draw, d), in unconstrained space.
+
+        A rebalanced run has them, if its kernel computes them.
+        """
+        scored = self.kept.scored or {}
+        every = [report["every"] for report in self.about.get("rebalancing", ())]
+        return scored.get("score") if every and every[0] == 1 else None
 
     @property
     def stats(self) -> dict[str, np.ndarray]:
@@ -162,18 +197,16 @@ class Result:
             for (names, block), (_, before) in zip(
                 blocks(name, array), blocks(name, plain), strict=True
             ):
-                mean, sd = block.mean(axis=(0, 1)), block.std(axis=(0, 1))
-                quantiles = np.quantile(block, QUANTILES, axis=(0, 1))
-                spread = errors.of_mean((block - mean) ** 2, (before - mean) ** 2)
+                of_mean, of_sd, of_quantiles = errors.of_all(block, before, QUANTILES)
                 columns = (
-                    mean,
-                    sd,
-                    errors.of_mean(block, before),
-                    *quantiles,
-                    spread / np.where(sd > 0, 2 * sd, np.inf),
-                    *(errors.of_quantile(block, before, q) for q in QUANTILES),
+                    block.mean(axis=(0, 1)),
+                    block.std(axis=(0, 1)),
+                    of_mean,
+                    *np.quantile(block, QUANTILES, axis=(0, 1)),
+                    of_sd,
+                    *of_quantiles,
                     rank_r_hat(before),
-                    before[..., 0].size / autocorrelation_time(before),
+                    effective_size(before),
                 )
                 rows |= dict(zip(names, zip(*columns, strict=True), strict=True))
         return rows

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from srmc.metrics.convergence import rank_r_hat
-from srmc.metrics.errors import autocorrelation_time
+from srmc.metrics.errors import effective_size
 from srmc.results.result import Result, blocks
 
 MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021)
@@ -60,30 +60,30 @@ def _of_the_loop(result: Result) -> Iterator[str]:
 def _of_chains(result: Result) -> Iterator[str]:
     if result.kept.draws is None or result.about["num_draws"] < 4:
         return
-    names, r_hat, time, still = _convergence(result)
+    names, r_hat, sizes, still = _convergence(result)
     if len(still):
         yield (
             f"chains {', '.join(map(str, still))} never moved. Start them elsewhere, run a longer "
             "warm-up, or use smaller steps"
         )
     worst = int(np.nanargmax(r_hat)) if np.any(np.isfinite(r_hat)) else None
-    if worst is not None and r_hat[worst] > MIXED:
+    moved = len(still) < len(result.stats["alpha"])
+    if worst is not None and r_hat[worst] > MIXED and moved:
         yield (
             f"the chains have not mixed: R-hat of the plain chains is up to {r_hat[worst]:.2f} "
             f"({names[worst]}), and should be below {MIXED}. Run longer, or reparametrise; with "
             "separate modes try srmc.tempering"
         )
-    count = result.about["num_draws"] * len(result.stats["alpha"])
-    slowest = int(np.argmax(time))
-    if count / time[slowest] < FEW:
+    slowest = int(np.argmin(sizes))
+    if sizes[slowest] < FEW:
         yield (
-            f"the plain chains amount to {count / time[slowest]:.0f} independent draws "
+            f"the plain chains amount to {sizes[slowest]:.0f} independent draws "
             f"({names[slowest]}), too few for reliable standard errors. Run longer"
         )
 
 
 def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Names, R-hats and autocorrelation times of coordinates, and the chains that never moved."""
+    """Names, R-hats and effective sizes of coordinates, and the chains that never moved."""
     names: list[str] = []
     found: list[tuple[Any, Any]] = []
     moved = np.zeros(len(result.stats["alpha"]), bool)
@@ -91,10 +91,11 @@ def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, np.
         for labels, block in blocks(name, array):
             x = block[..., : SHOWN - len(names)]
             with np.errstate(all="ignore"):
-                found.append((rank_r_hat(x), autocorrelation_time(x)))
-            moved |= np.any(np.ptp(x, axis=1) > 0, axis=1)
+                found.append((rank_r_hat(x), effective_size(x)))
+            # Rounding alone is no move.
+            moved |= np.any(np.ptp(x, axis=1) > 1e-4 * x.std(axis=(0, 1)), axis=1)
             names += labels[: x.shape[2]]
             if len(names) >= SHOWN:
                 break
-    r_hat, time = (np.concatenate(column) for column in zip(*found, strict=True))
-    return names, r_hat, time, np.flatnonzero(~moved)
+    r_hat, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
+    return names, r_hat, sizes, np.flatnonzero(~moved)

@@ -68,20 +68,26 @@ class Layout(NamedTuple):
     def program(
         self, function: Callable[..., Any], in_axes: Any, out_axes: Any
     ) -> Callable[..., Any]:
-        """Compile a function for one block; on several devices, each computes its own chains.
+        """Compile a function for one block; see `compiled`."""
+        return compiled(function, self.places[0], in_axes, out_axes)
 
-        The axes say where the chains are in each argument and result; None if all share it.
-        """
-        place = self.places[0]
-        if not isinstance(place, NamedSharding):
-            return jax.jit(function, compiler_options=in_order())
-        names = lambda n: PartitionSpec() if n is None else PartitionSpec(*[None] * n, DEVICES)
-        in_specs, out_specs = (
-            jax.tree.map(names, axes, is_leaf=lambda x: x is None) for axes in (in_axes, out_axes)
-        )
-        options: Any = {"mesh": place.mesh, "in_specs": in_specs, "out_specs": out_specs}
-        spread = jax.shard_map(function, **options, check_vma=False)
-        return jax.jit(spread, compiler_options=in_order())
+
+def compiled(
+    function: Callable[..., Any], place: Sharding, in_axes: Any, out_axes: Any
+) -> Callable[..., Any]:
+    """Compile a function for the chains of a block; on several devices, each computes its own.
+
+    The axes say where the chains are in each argument and result; None if all share it.
+    """
+    if not isinstance(place, NamedSharding):
+        return jax.jit(function, compiler_options=in_order())
+    names = lambda n: PartitionSpec() if n is None else PartitionSpec(*[None] * n, DEVICES)
+    in_specs, out_specs = (
+        jax.tree.map(names, axes, is_leaf=lambda x: x is None) for axes in (in_axes, out_axes)
+    )
+    options: Any = {"mesh": place.mesh, "in_specs": in_specs, "out_specs": out_specs}
+    spread = jax.shard_map(function, **options, check_vma=False)
+    return jax.jit(spread, compiler_options=in_order())
 
 
 @functools.cache

@@ -153,5 +153,7 @@ def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
 
 def _tell(show: Show, done: int, total: int, stats: Statistics) -> None:
     acceptance, alpha = stats.acceptance_rate, stats.alpha
-    remark = "" if np.all(np.isnan(acceptance)) else f"acceptance {np.nanmean(acceptance):.2f}, "
-    show("sampling", done, total, remark + f"alpha {np.mean(alpha[-1:]):.3g}")
+    remarks = [] if np.all(np.isnan(acceptance)) else [f"acceptance {np.nanmean(acceptance):.2f}"]
+    if np.any(alpha > 0):
+        remarks.append(f"alpha {np.mean(alpha[-1:]):.3g}")
+    show("sampling", done, total, ", ".join(remarks))

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
+from jax.sharding import Sharding
 
+from srmc._programs import remembered
 from srmc._types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
 from srmc.core.state import RepelInfo, RepelState
-from srmc.run.devices import DEVICES, Layout
+from srmc.run.devices import DEVICES, Layout, compiled
 from srmc.run.processes import of_all
 
 CHAINS = "chains"  # the name of the vmap axis over chains
@@ -57,13 +59,17 @@ def dtypes() -> dict[str, np.dtype[Any]]:
 class Task(NamedTuple):
     """What is run: an algorithm, its key, the layout of its chains, and what is kept of a draw.
 
+    build, parameters
+        From parameters to the algorithm. They are arguments of the compiled program, which is
+        the same for all of them.
     record
         From a state to what is kept of it.
     thin
         The number of steps per draw.
     """
 
-    algorithm: SamplingAlgorithm
+    build: Callable[[Any], SamplingAlgorithm]
+    parameters: PyTree[Any]
     rng_key: PRNGKey
     layout: Layout
     record: Callable[[RepelState], Any]
@@ -90,10 +96,17 @@ class Chunk(NamedTuple):
 def start(task: Task, rng_key: PRNGKey, positions: Position) -> Carry:
     """The initial states of the chains, on the devices."""
     keys = jax.random.key_data(jax.random.split(rng_key, task.layout.num_chains))
+    program = _init_program(task.build, task.layout.places[0])
+    return [program(part, task.parameters) for part in task.layout.spread((positions, keys))]
+
+
+@remembered
+def _init_program(
+    build: Callable[[Any], SamplingAlgorithm], place: Sharding
+) -> Callable[..., RepelState]:
     wrap = jax.vmap(jax.random.wrap_key_data)
-    init = lambda pair: jax.vmap(task.algorithm.init)(pair[0], wrap(pair[1]))
-    program = task.layout.program(init, (0,), 0)
-    return [program(part) for part in task.layout.spread((positions, keys))]
+    init = lambda pair, own: jax.vmap(build(own).init)(pair[0], wrap(pair[1]))
+    return compiled(init, place, (0, None), 0)
 
 
 def run(
@@ -135,16 +148,34 @@ def chunks(
     seconds: float = 0.5,
 ) -> Iterator[Chunk]:
     """Make draws `first` to `num_draws`, in chunks of about `seconds`."""
-    one_draw = drawing(task.algorithm, task.record, task.thin)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
     size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
     capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
-    capacity = max(1, min(capacity, num_draws - first))
+    capacity = max(1, min(capacity, 1 << (num_draws - first - 1).bit_length()))
+    program = _fill_program(task.build, task.record, task.thin, capacity, task.layout.places[0])
+    pace = Pace(first, num_draws, seconds, capacity)
+    for done, count, carry, out in paced(program, task, states, pace):
+        recorded, stats = task.layout.collect(out, axis=1)
+        # Copied, since a slice would keep the whole buffer alive.
+        recorded, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (recorded, stats))
+        yield Chunk(done, recorded, stats, carry)
+
+
+@remembered
+def _fill_program(
+    build: Callable[[Any], SamplingAlgorithm],
+    record: Callable[[RepelState], Any],
+    thin: int,
+    capacity: int,
+    place: Sharding,
+) -> Callable[..., tuple[Any, Any]]:
+    """The program that makes up to `capacity` draws."""
 
     def fill(
-        states: RepelState, keys: Array, first: Array, count: Array
+        states: RepelState, keys: Array, first: Array, count: Array, parameters: PyTree[Any]
     ) -> tuple[RepelState, PyTree[Array]]:
-        recorded = jax.eval_shape(jax.vmap(task.record), states)
+        one_draw = drawing(build(parameters), record, thin)
+        recorded = jax.eval_shape(jax.vmap(record), states)
         chains = (capacity, *states.step.shape)
         stats = Statistics(**{name: jnp.zeros(chains, t) for name, t in dtypes().items()})
         out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), recorded), stats
@@ -157,13 +188,7 @@ def chunks(
         filled: tuple[RepelState, PyTree[Array]] = jax.lax.fori_loop(0, count, body, (states, out))
         return filled
 
-    program = task.layout.program(fill, (0, 0, None, None), (0, 1))
-    pace = Pace(first, num_draws, seconds, capacity)
-    for done, count, carry, out in paced(program, task, states, pace):
-        recorded, stats = task.layout.collect(out, axis=1)
-        # Copied, since a slice would keep the whole buffer alive.
-        recorded, stats = jax.tree.map(lambda x, n=count: x[:n].copy(), (recorded, stats))
-        yield Chunk(done, recorded, stats, carry)
+    return compiled(fill, place, (0, 0, None, None, None), (0, 1))
 
 
 class Pace(NamedTuple):
@@ -190,7 +215,8 @@ def paced(
 
     def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
         span = np.int32(done), np.int32(count)
-        pairs = [program(part, key, *span) for part, key in zip(carry, keys, strict=True)]
+        blocks = zip(carry, keys, strict=True)
+        pairs = [program(part, key, *span, task.parameters) for part, key in blocks]
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
     done, count = pace.first, 1

@@ -140,11 +140,15 @@ def moments(
     seconds: float = 0.5,
 ) -> Iterator[Chunk]:
     """Run the chains, and merge each unit of draws into `into`."""
-    one_draw = drawing(task.algorithm, task.record, task.thin)
 
     def advance(
-        carry: tuple[RepelState, Array, Sums], keys: Array, first: Array, count: Array
+        carry: tuple[RepelState, Array, Sums],
+        keys: Array,
+        first: Array,
+        count: Array,
+        parameters: PyTree[Any],
     ) -> tuple[tuple[RepelState, Array, Sums], tuple[()]]:
+        one_draw = drawing(task.build(parameters), task.record, task.thin)
         states, origin, sums = carry
         sums = jax.tree.map(lambda x: jnp.where(first % into.unit == 0, 0, x), sums)
 
@@ -163,7 +167,7 @@ def moments(
         states, sums = jax.lax.fori_loop(0, count, body, (states, sums))
         return (states, origin, sums), ()
 
-    program = task.layout.program(advance, (0, 0, None, None), 0)
+    program = task.layout.program(advance, (0, 0, None, None, None), 0)
     pace = Pace(first, num_draws, seconds, most=num_draws, boundary=into.unit)
     for done, _, now, _ in paced(program, task, carry, pace):
         sums = task.layout.collect([part[2] for part in now])

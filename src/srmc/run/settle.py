@@ -6,9 +6,11 @@ import jax
 import numpy as np
 
 from srmc._types import LogDensity, Position, PRNGKey
+from srmc.core.state import RepelState
 from srmc.run.devices import lay_out
 from srmc.run.loop import Task, chunks, start
 from srmc.run.stop import Stop
+from srmc.run.task import plain_builder
 from srmc.tune.continuous import Continuous
 from srmc.tune.tuner import Tuned, Tuner
 
@@ -29,11 +31,11 @@ def settle(
     if count == 0:
         return tuned
     parameters = {k: np.asarray(v) for k, v in tuned.parameters.items()}
-    algorithm = tuner.build(logdensity_fn, parameters, alpha=0.0)
+    build = plain_builder(tuner, logdensity_fn)
     layout = lay_out(count, shared=False)
     # In parts, between which a signal is noticed.
     parts = max(n for n in range(1, PARTS + 1) if num_steps % n == 0)
-    task = Task(algorithm, rng_key, layout, lambda state: state.position, num_steps // parts)
+    task = Task(build, parameters, rng_key, layout, _position, num_steps // parts)
     spent = np.zeros(sum(map(len, layout.chains)), int)
     for chunk in chunks(task, start(task, rng_key, rest), parts):
         stop.wait_for(())
@@ -46,6 +48,10 @@ def settle(
         positions=jax.tree.map(join, tuned.positions, followed),
         gradients=np.asarray(tuned.gradients) + int(np.sum(gradients)),
     )
+
+
+def _position(state: RepelState) -> Position:
+    return state.position
 
 
 def _not_left_behind(logdensity_fn: LogDensity, pilots: Position, followed: Position) -> Position:

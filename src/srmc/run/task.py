@@ -1,12 +1,15 @@
 """From a tuned kernel to a task: the repelled kernel, and what is kept of its draws."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
-from srmc._types import Array, Float, Position, PRNGKey
+from srmc._programs import remembered
+from srmc._types import Array, Float, LogDensity, Position, PRNGKey
 from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
@@ -18,16 +21,17 @@ from srmc.run.plan import Plan
 from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
+from srmc.tune.tuner import Parameters
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
     """The task of running the kernel on all chains and keeping what was asked for."""
     if plan.rebalances(dim_of(tuned.positions)):
-        algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, alpha=0.0)
+        build = plain_builder(tuner, problem.logdensity_fn)
         layout = lay_out(plan.num_chains, shared=False)
-        return Task(algorithm, rng_key, layout, _unconstrained, plan.keep.thin)
+        return Task(build, tuned.parameters, rng_key, layout, _unconstrained, plan.keep.thin)
     repellence = _repellence(plan, tuner, tuned)
-    algorithm = tuner.build(problem.logdensity_fn, tuned.parameters, **repellence)
+    repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
     is_tuned = plan.repellence is None and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
@@ -40,7 +44,15 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
         features = _features(plan, tuner.features(state, tuned.loop)) if with_features else None
         return Recorded(values_of(problem, plan, state.position), base, features)
 
-    return Task(algorithm, rng_key, layout, record, plan.keep.thin)
+    return Task(repelled, tuned.parameters, rng_key, layout, record, plan.keep.thin)
+
+
+@remembered
+def plain_builder(
+    tuner: Tuner, logdensity_fn: LogDensity
+) -> Callable[[Parameters], SamplingAlgorithm]:
+    """From parameters to the plain kernel; the same function for the same model."""
+    return lambda own: tuner.build(logdensity_fn, own, alpha=0.0)
 
 
 def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
-from scipy.stats import norm, qmc
 
 from srmc._types import Array, Float, LogDensity, Scalar
 from srmc.targets._base import Moments
@@ -18,6 +16,8 @@ def importance_moments(
     The proposal has 8 degrees of freedom. The error is the standard error over independent
     scramblings.
     """
+    from scipy.optimize import minimize
+    from scipy.stats import norm, qmc
 
     def energy(x: Float[Array, " d"]) -> Scalar:
         return -logdensity_fn(x)

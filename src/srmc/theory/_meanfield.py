@@ -7,8 +7,6 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import solve_ivp
-from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from srmc._checks import check_number
@@ -81,6 +79,8 @@ class MeanField:
         def velocity(_: float, y: Float[np.ndarray, " d+m"]) -> Float[np.ndarray, " d+m"]:
             return np.concatenate(self.field(y[:d], y[d:]))
 
+        from scipy.integrate import solve_ivp
+
         found = solve_ivp(velocity, (0.0, at[-1]), start, "LSODA", at, rtol=1e-9, atol=1e-12)
         return found.y[:d].T, found.y[d:].T
 
@@ -90,6 +90,8 @@ class MeanField:
         It is (0, E[f]) if the features have mean 0. Otherwise theta settles elsewhere, and the
         estimate of E[f] keeps the bias that is read off here.
         """
+        from scipy.optimize import minimize
+
         theta = minimize(
             self.potential,
             np.zeros(self.features.shape[1]),

@@ -1,5 +1,6 @@
 """Warm-up on continuous spaces: the step size and the diagonal metric of a base kernel."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,11 +12,13 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
+from srmc._programs import remembered
 from srmc._types import Array, Draws, Float, Int, KernelState, LogDensity, Position, PRNGKey, PyTree
 from srmc.tune import rule
 
 
-class Recipe(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recipe:
     """How a kernel is warmed up.
 
     build, pilot
@@ -79,24 +82,9 @@ def by_window(
     spacing = spacing_of(positions, num_steps)
     fits = spacing == 1
     length = num_steps if fits else num_steps // 2
-    seen = {"position", "logdensity_grad"} if fits else set()
-    adaptation = blackjax.window_adaptation(
-        recipe.pilot,
-        logdensity_fn,
-        target_acceptance_rate=recipe.acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
-        **options,
-    )
-
-    @jax.jit
-    @jax.vmap
-    def run(key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
-        (state, parameters), info = adaptation.run(key, position, length)
-        late = jax.tree.map(lambda x: x[num_steps // 2 :], info.state)
-        spent = jnp.sum(info.info.num_integration_steps)
-        return state.position, parameters, spent, late.position, late.logdensity_grad
-
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
+    given = tuple(options.items())
+    run = _window_program(recipe, logdensity_fn, length, num_steps // 2 if fits else None, given)
     last, found, spent, path, scores = run(keys, positions)
     parameters = {
         "step_size": jnp.median(found["step_size"]),
@@ -104,10 +92,50 @@ def by_window(
     }
     if fits:
         return Late(last, parameters, path, scores, jnp.sum(spent))
-    algorithm = recipe.build(logdensity_fn, **parameters, **options, alpha=0.0)
-    steps = jax.jit(lambda last: late_steps(algorithm, keys, last, (length, num_steps), spacing))
-    last, path, scores, more = steps(last)
-    return Late(last, parameters, path, scores, jnp.sum(spent) + more)
+    more = _late_program(recipe, logdensity_fn, (length, num_steps), spacing, given)
+    last, path, scores, cost = more(keys, last, parameters)
+    return Late(last, parameters, path, scores, jnp.sum(spent) + cost)
+
+
+Given = tuple[tuple[str, Any], ...]  # options of a kernel
+
+
+@remembered
+def _window_program(
+    recipe: Recipe, logdensity_fn: LogDensity, length: int, late: int | None, options: Given
+) -> Callable[[PRNGKey, Position], tuple[PyTree[Array], ...]]:
+    """The program that adapts chains and keeps their draws from number `late` on, if not None."""
+    seen = set() if late is None else {"position", "logdensity_grad"}
+    adaptation = blackjax.window_adaptation(
+        recipe.pilot,
+        logdensity_fn,
+        target_acceptance_rate=recipe.acceptance,
+        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
+        **dict(options),
+    )
+
+    def run(key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
+        (state, parameters), info = adaptation.run(key, position, length)
+        kept = jax.tree.map(lambda x: x[late:], info.state)
+        spent = jnp.sum(info.info.num_integration_steps)
+        return state.position, parameters, spent, kept.position, kept.logdensity_grad
+
+    program: Callable[..., Any] = jax.jit(jax.vmap(run))
+    return program
+
+
+@remembered
+def _late_program(
+    recipe: Recipe, logdensity_fn: LogDensity, span: tuple[int, int], spacing: int, options: Given
+) -> Callable[..., tuple[Any, ...]]:
+    """The program of `late_steps` with parameters that were found."""
+
+    def run(keys: PRNGKey, last: Position, parameters: dict[str, Array]) -> tuple[Any, ...]:
+        algorithm = recipe.build(logdensity_fn, **parameters, **dict(options), alpha=0.0)
+        return late_steps(algorithm, keys, last, span, spacing)
+
+    program: Callable[..., Any] = jax.jit(run)
+    return program
 
 
 def by_acceptance(
@@ -132,24 +160,41 @@ def by_acceptance(
     scored = quarter // thin - quarter // thin // 2
     spacing = spacing_of(positions, num_steps)
 
-    @jax.jit
-    def run(positions: Position) -> tuple[PyTree[Array], ...]:
+    run = _search_program(
+        recipe, logdensity_fn, num_steps, (quarter, thin, scored, spacing), tuple(options.items())
+    )
+    last, step_size, scale, path, scores, spent = run(keys, positions)
+    searched = num_chains * 2 * (quarter // thin * thin)
+    total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
+    parameters = {"step_size": step_size, "scale": scale}
+    return Late(last, parameters, path, scores, total + num_chains * scored), scored
+
+
+@remembered
+def _search_program(
+    recipe: Recipe,
+    logdensity_fn: LogDensity,
+    num_steps: int,
+    lengths: tuple[int, int, int, int],
+    options: Given,
+) -> Callable[[Array, Position], tuple[PyTree[Array], ...]]:
+    """The program of `by_acceptance`; the lengths are those of a quarter, and so on."""
+    quarter, thin, scored, spacing = lengths
+
+    def run(keys: Array, positions: Position) -> tuple[PyTree[Array], ...]:
         dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
         search = _searching(recipe, logdensity_fn, keys, quarter, thin)
         positions, _, path = search(positions, jnp.ones(dim), 0, False)
         seen = jax.tree.map(lambda x: x[len(x) - scored :], path)
         scale = _scale(flatten(seen), flatten(scores_of(logdensity_fn, seen)))
         positions, step_size, _ = search(positions, scale, quarter, True)
-        algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **options)
+        algorithm = recipe.build(logdensity_fn, step_size, scale=scale, alpha=0.0, **dict(options))
         span = 2 * quarter, num_steps
         last, path, scores, spent = late_steps(algorithm, keys, positions, span, spacing)
         return last, step_size, scale, path, scores, spent
 
-    last, step_size, scale, path, scores, spent = run(positions)
-    searched = num_chains * 2 * (quarter // thin * thin)
-    total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
-    parameters = {"step_size": step_size, "scale": scale}
-    return Late(last, parameters, path, scores, total + num_chains * scored), scored
+    program: Callable[..., Any] = jax.jit(run)
+    return program
 
 
 def _searching(

@@ -6,6 +6,7 @@ from typing import Any
 import blackjax
 import jax
 import jax.numpy as jnp
+import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc import samplers
@@ -122,6 +123,7 @@ class Continuous:
             gradients = gradients + count * len(jax.tree.leaves(positions)[0])
             extra = count + scored
         given = {} if self.step_size is None else {"step_size": jnp.asarray(self.step_size)}
+        _check_step((late.parameters | given)["step_size"])
         return Warmup(
             positions=late.positions,
             parameters=late.parameters | given,
@@ -201,3 +203,11 @@ class Continuous:
             return 1
         every = jnp.round(rule.THINNING_TIMES * jnp.min(loop.time))
         return jnp.clip(every, *rule.THINNING).astype(int)
+
+
+def _check_step(step_size: ArrayLike) -> None:
+    if is_concrete(step_size) and not 0 < float(np.asarray(step_size)) < np.inf:
+        raise ValueError(
+            "logdensity_fn must be a proper log density, with a finite integral, but warm-up found "
+            f"no step size ({step_size}): it is flat, or not finite near the start"
+        )

@@ -148,7 +148,8 @@ class Discrete:
         states = jax.vmap(kernel(jnp.asarray(0.5)).init)(positions, keys)
         start = states, begin(0.5), jnp.zeros((), int)
         (states, averaging, spent), _ = jax.lax.scan(one, start, jnp.arange(num_steps))
-        return states.position, final(averaging), spent
+        # Beyond the largest step, proposals are uniform; a flat target would accept any.
+        return states.position, jnp.clip(final(averaging), *rule.DLP_STEPS), spent
 
     def _late(
         self,

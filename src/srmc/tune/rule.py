@@ -152,3 +152,7 @@ THINNING = (20, 200)
 THINNING_TIMES = 0.25
 """Within these bounds, this number of steps is the given share of the autocorrelation time of the
 fastest direction."""
+
+# The steps of DLP: its proposal weighs a change by exp(-1 / (2 step)), which is 0 at the first and
+# 1 at the second of these, to single precision.
+DLP_STEPS = (5e-3, 1e7)

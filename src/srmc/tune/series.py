@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-import scipy.stats
+import scipy.special
 
 from srmc._types import Array, Draws, Float
 from srmc.tune import rule
@@ -71,7 +71,7 @@ def offset(s: Draws, scaled: Draws) -> Float[Array, ""]:
     is_flat |= spread < 1e-6 * jnp.mean(features**2, axis=(0, 1))
     mixes = jnp.all(is_flat | (variance < 0.3 * spread))
     t = jnp.abs(means.mean(axis=0)) / jnp.sqrt(jnp.maximum(variance, 1e-30) / len(means))
-    chance = scipy.stats.t.isf(rule.MISTAKES / (2 * count), len(means) - 1)
+    chance = -scipy.special.stdtrit(len(means) - 1, rule.MISTAKES / (2 * count))
     largest: Array = jnp.max(jnp.where(mixes | is_flat, t, 0.0)) / chance
     return largest
 
