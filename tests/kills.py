@@ -19,14 +19,16 @@ import numpy as np
 
 JOB = textwrap.dedent(
     """
+    import signal
     import sys
     import jax
     import numpy as np
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells have it ignored
     out, folder, shared, processes, me, port = *sys.argv[1:3], *map(int, sys.argv[3:])
     if processes > 1:
         jax.distributed.initialize(f"localhost:{port}", processes, me,
-                                   heartbeat_timeout_seconds=10)
+                                   initialization_timeout=30, heartbeat_timeout_seconds=10)
     import srmc
 
     def density(x):
@@ -48,13 +50,23 @@ JOB = textwrap.dedent(
 PATIENCE = 120  # seconds, after which a process counts as hanging
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return free.getsockname()[1]
+
+
+def pair(job, folder):
+    """Start two processes of a job, which takes a folder, the number of the process and a port."""
+    args, port = [sys.executable, str(job), str(folder)], str(free_port())
+    return [subprocess.Popen([*args, str(me), port]) for me in (0, 1)]
+
+
 def start(folder, processes, shared, name="run"):
     """Start the processes of a run, or resume it."""
     job = Path(folder, "job.py")
     job.write_text(JOB)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     env = os.environ | {"JAX_PLATFORMS": "cpu"}
     args = [sys.executable, str(job), f"{folder}/{name}-out", f"{folder}/{name}", str(int(shared))]
     with open(f"{folder}/{name}.log", "a") as log:
@@ -90,7 +102,7 @@ def kill_and_resume(folder, processes, shared, rng, kills):
     numbers = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     for _ in range(kills):
         children = start(folder, processes, shared)
-        time.sleep(rng.uniform(2.0, 14.0))
+        time.sleep(rng.uniform(2.0, 12.0))
         number = numbers[rng.integers(3)]
         hit = children if rng.random() < 0.5 else [children[rng.integers(processes)]]
         where, began = stage(folder, processes), time.monotonic()

@@ -33,6 +33,15 @@ SLOW = textwrap.dedent(
 )
 
 
+TWO = textwrap.dedent(
+    """
+    import sys
+    import jax
+    jax.distributed.initialize(f"localhost:{sys.argv[3]}", 2, int(sys.argv[2]))
+    """
+)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_warm_up_ends_the_run_in_order(tmp_path, number):
     """With a KeyboardInterrupt, and not at the end of warm-up; the checkpoint can be resumed."""
@@ -80,6 +89,18 @@ def test_waiting_ends_when_arrays_are_there_or_a_stop_is_asked_for():
         stop.wait_for(())
 
 
+def test_a_signal_to_one_of_two_processes_ends_the_warm_up_of_both(tmp_path):
+    (tmp_path / "job.py").write_text(TWO + SLOW)
+    children = kills.pair(tmp_path / "job.py", tmp_path / "run")
+    parts = [tmp_path / "run" / f"process-{me}" / "run.json" for me in (0, 1)]
+    while all(child.poll() is None for child in children) and not all(p.exists() for p in parts):
+        time.sleep(0.05)
+    time.sleep(1)
+    children[1].send_signal(signal.SIGTERM)
+    codes = [child.wait(timeout=45) for child in children]  # long before the end of warm-up
+    assert set(codes) <= {-signal.SIGTERM, -signal.SIGINT}
+
+
 def test_a_stopped_run_is_not_rebalanced_and_goes_on(tmp_path, monkeypatch):
     """Rebalancing may take long; whoever asked for a stop gets the plain draws at once."""
     density = lambda x: jnp.sum(1.5 * x - jnp.exp(x))
@@ -90,7 +111,7 @@ def test_a_stopped_run_is_not_rebalanced_and_goes_on(tmp_path, monkeypatch):
 
     def stops_in_the_third_chunk(self, *flags):
         calls.append(flags)
-        self.signal = signal.SIGTERM if len(calls) == 4 else self.signal  # one was in warm-up
+        self.signal = signal.SIGTERM if len(calls) == 3 else self.signal
         return agree(self, *flags)
 
     monkeypatch.setattr(Stop, "agree", stops_in_the_third_chunk)

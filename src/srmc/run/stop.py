@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from srmc._types import PyTree
-from srmc.run.processes import of_all
+from srmc.run.processes import Notice, of_all
 
 SECONDS_AT_EXIT = 1.0  # how long the exit of Python waits for a program that was left running
 
@@ -54,17 +54,16 @@ class Stop:
         While Python waits inside of JAX, it does not notice signals.
         """
         leaves: list[Any] = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
-        pause = 0.001
-        while True:
-            is_ready = all(x.is_ready() for x in leaves)
-            (busy,) = self.agree(not is_ready)
-            if self.signal is not None:
-                _left.append((self.signal, leaves))
-                raise KeyboardInterrupt
-            if not busy:
-                return
+        notice, pause = Notice(), 0.001
+        while not (self.signal or notice.is_given() or all(x.is_ready() for x in leaves)):
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
+        if self.signal is not None:
+            notice.give()
+        if notice.meet():
+            self.signal = self.signal or signal.SIGTERM
+            _left.append((self.signal, leaves))
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
