@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_number
+from srmc._checks import check_flag, check_number
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc._versions import versions
@@ -30,6 +30,7 @@ from srmc.run.stop import stops
 from srmc.run.task import check_names, dim_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.store.checkpoint import Checkpoint
+from srmc.store.files import as_path
 from srmc.tune import Tuned, Tuner
 
 
@@ -124,6 +125,10 @@ def sample(
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
+    check_flag("progress", progress)
+    check_flag("resume", resume)
+    if checkpoint is not None:
+        checkpoint = as_path("checkpoint", checkpoint)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)

@@ -4,18 +4,19 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc._checks import as_numbers
 from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import effective_size
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
+from srmc.store.files import as_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +54,10 @@ class Result:
 
         All are (chain, draw, d). The name of the draws is "x".
         """
-        after, before, s = (np.asarray(v) for v in (draws, base, scores))
+        if not isinstance(report, Report):
+            raise TypeError(f"report must be that of srmc.rebalance, got {report!r}")
+        given = (("draws", draws), ("base", base), ("scores", scores))
+        after, before, s = (as_numbers(name, v) for name, v in given)
         if after.ndim != 3 or not after.shape == before.shape == s.shape:
             raise ValueError(
                 "draws, base and scores must have one shape, (chain, draw, d), got "
@@ -237,7 +241,7 @@ class Result:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
         from srmc.results.netcdf import save
 
-        save(self, Path(path))
+        save(self, as_path("path", path))
 
 
 def labels(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:

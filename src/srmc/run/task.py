@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
+from srmc._checks import outputs_of
 from srmc._programs import remembered
 from srmc._types import Array, Float, LogDensity, Position, PRNGKey
 from srmc._versions import versions
@@ -110,7 +111,7 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
         )
     names = list(map(str, values))
     if plan.keep.statistics is not None:
-        more = jax.eval_shape(plan.keep.statistics, values)
+        more = outputs_of("statistics", plan.keep.statistics, values)
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
             raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
         if taken := [name for name in more if name in values]:

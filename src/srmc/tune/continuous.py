@@ -10,7 +10,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc import samplers
-from srmc._checks import check_count, check_option, is_concrete
+from srmc._checks import check_count, check_number, check_option, is_concrete
 from srmc._types import Array, ArrayLike, Bool, Draws, Float, LogDensity, Position, PRNGKey
 from srmc.core.repel import repel
 from srmc.core.state import RepelState
@@ -79,6 +79,10 @@ class Continuous:
     def __post_init__(self) -> None:
         check_option("kernel", self.kernel, RECIPES)
         check_option("form", self.form, ("affine", "shift"))
+        if self.step_size is not None:
+            check_number("step_size", self.step_size, above=0.0)
+        if self.num_integration_steps is not None:
+            check_count("num_integration_steps", self.num_integration_steps)
 
     @property
     def no_loop(self) -> Loop:
