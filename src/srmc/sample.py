@@ -5,11 +5,13 @@ import inspect
 import os
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_flag, check_number
 from srmc._programs import keep_programs
@@ -32,12 +34,13 @@ from srmc.run.warmup import warm_up
 from srmc.store.checkpoint import Checkpoint
 from srmc.store.files import as_path
 from srmc.tune import Tuned, Tuner
+from srmc.tune.own import as_kernel
 
 
 def sample(
     model: Any,
     *,
-    kernel: str | None = None,
+    kernel: str | Callable[..., SamplingAlgorithm] | None = None,
     alpha: float | str | Strength = "auto",
     num_warmup: int = 1000,
     num_samples: int = 1000,
@@ -65,7 +68,9 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced".
+        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
+        algorithm, or a function in its form (see `srmc.tune.OwnKernel`), whose step size and
+        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -110,7 +115,7 @@ def sample(
     whole, kept_parts = _parts(model, keep, thin, parts)
     space = whole.own_space
     plan = Plan(
-        kernel=kernel or ("nuts" if space is None else "gwg"),
+        kernel=as_kernel(("nuts" if space is None else "gwg") if kernel is None else kernel),
         alpha=alpha,
         num_warmup=num_warmup,
         num_samples=num_samples,

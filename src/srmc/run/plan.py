@@ -27,6 +27,7 @@ from srmc.discrete.space import Space
 from srmc.store.draws import IN_MEMORY
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
+from srmc.tune.own import OwnKernel
 from srmc.tune.tuner import Alpha, Tuner, check_alpha
 
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
@@ -69,7 +70,7 @@ class Keep:
 class Plan:
     """The settings of a run; the fields are keywords of `srmc.sample`."""
 
-    kernel: str
+    kernel: str | OwnKernel
     alpha: Alpha
     num_warmup: int
     num_samples: int
@@ -120,6 +121,7 @@ class Plan:
         """The tuner of the kernel."""
         if self.space is None:
             return Continuous(self.kernel, self.num_integration_steps, self.step_size)
+        assert isinstance(self.kernel, str)
         return Discrete(self.kernel, self.space, differences, self.step_size)
 
     def settings(self) -> dict[str, Any]:
@@ -127,6 +129,7 @@ class Plan:
         given = self.repellence
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return shown | {
+            "kernel": str(self.kernel),
             "alpha": describe(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
             "thin": self.keep.thin,
             "keep": self.keep.keep,
@@ -138,6 +141,8 @@ class Plan:
     def __post_init__(self) -> None:
         """Raise an error that names the argument if the plan cannot be carried out."""
         _make_plain(self)
+        if self.space is not None and not isinstance(self.kernel, str):
+            raise ValueError(f"kernel {self.kernel} is not for {self.space}; give its name")
         if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
@@ -180,7 +185,7 @@ class Plan:
             if self.kernel not in WITH_LEAPFROGS:
                 raise ValueError(
                     "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
-                    f"got {self.kernel!r}"
+                    f"got {str(self.kernel)!r}"
                 )
 
 

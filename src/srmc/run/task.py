@@ -18,7 +18,7 @@ from srmc.core.strength import Strength
 from srmc.models.problem import Problem, name_leaves
 from srmc.run.devices import lay_out
 from srmc.run.loop import ALL_CHAINS, Recorded, Task
-from srmc.run.plan import Plan
+from srmc.run.plan import Plan, describe
 from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
@@ -143,6 +143,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
     return {
         "settings": plan.settings()
         | {
+            "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
             "rebalances": plan.rebalances(dim_of(positions)),
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",

@@ -72,8 +72,8 @@ class Tuner(Protocol):
     """How a kernel is tuned, and what repels it."""
 
     @property
-    def kernel(self) -> str:
-        """The name of the kernel."""
+    def kernel(self) -> Any:
+        """The kernel, or its name."""
 
     @property
     def no_loop(self) -> Loop:
