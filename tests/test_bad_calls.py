@@ -19,7 +19,7 @@ import srmc
 HOME = Path(srmc.__file__).parent
 TABLES = sorted((Path(__file__).parent / "bad_calls").glob("*.txt"))
 CALLS = [
-    pytest.param(*line.split(None, 1), id=f"{table.stem}-{number}")
+    pytest.param(table.stem, *line.split(None, 1), id=f"{table.stem}-{number}")
     for table in TABLES
     for number, line in enumerate(table.read_text().splitlines(), 1)
     if line and not line.startswith("#")
@@ -90,14 +90,25 @@ def tree(**groups):
 def libraries():
     """What the calls of the plugins need."""
     pm = pytest.importorskip("pymc")
-    pytest.importorskip("numpyro")
+    numpyro = pytest.importorskip("numpyro")
+    from numpyro import distributions as dist
+
     from srmc.plugins.numpyro import SRNUTS
     from srmc.plugins.pymc import sample as pymc_sample
 
     with pm.Model() as pm_model:
         pm.Normal("x")
+
+    def coin():
+        numpyro.sample("z", dist.Bernoulli(0.5))
+
+    def regression(y):
+        scale = numpyro.sample("scale", dist.HalfNormal())
+        numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
+
     quick = functools.partial(pymc_sample, tune=100, chains=1, progressbar=False)
-    return {"SRNUTS": SRNUTS, "pymc_sample": quick, "pm_model": pm_model}
+    known = {"SRNUTS": SRNUTS, "pymc_sample": quick, "pm_model": pm_model}
+    return known | {"coin": coin, "regression": regression}
 
 
 x = np.zeros(2, np.float32)
@@ -114,10 +125,10 @@ trace = tree(posterior=draws)
 report = srmc.after.report.nothing("none", 0)
 
 
-@pytest.mark.parametrize(("argument", "call"), CALLS)
-def test_a_bad_call_names_its_argument(argument, call, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("table", "argument", "call"), CALLS)
+def test_a_bad_call_names_its_argument(table, argument, call, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    known = globals() | (libraries() if "SRNUTS" in call or "pymc_sample" in call else {})
+    known = globals() | (libraries() if table == "plugins" else {})
     with pytest.raises((ValueError, TypeError)) as caught:
         eval(call, known)
     assert argument in str(caught.value), caught.value

@@ -171,12 +171,16 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
             ) from error
         return dict(values)
     given = {name: jnp.asarray(values[name], float) for name in inverse.names}
-    found = inverse.unconstrain(given)
+    outside = (
+        "initial_position must be values of the model's variables inside their supports, got "
+        f"{dict(values)!r}"
+    )
+    try:
+        found = inverse.unconstrain(given)
+    except ValueError as error:  # NumPyro checks the parameters of the others' distributions
+        raise ValueError(f"{outside}: {error}") from None
     if is_concrete(found) and not all_finite(found):
-        raise ValueError(
-            "initial_position must be values of the model's variables inside their supports, got "
-            f"{dict(values)!r}"
-        )
+        raise ValueError(outside)
     return found
 
 
