@@ -26,7 +26,7 @@ def check_number(
     """Raise if a number, or an entry of an array if not `scalar`, is not finite or out of range."""
     if not is_concrete(value):
         return
-    numbers = as_numbers(name, value)
+    numbers = as_numbers(name, value, "a number" if scalar else "an array of numbers")
     if isinstance(value, bool) or (scalar and numbers.ndim > 0):
         raise TypeError(f"{name} must be a number, got {value!r}")
     allowed = [
@@ -44,14 +44,14 @@ def check_number(
         raise ValueError(f"{name} must be {' and '.join(allowed)}, got {value!r}")
 
 
-def as_numbers(name: str, value: Any) -> np.ndarray:
+def as_numbers(name: str, value: Any, what: str = "an array of numbers") -> np.ndarray:
     """A number, or an array of them, in double precision; raise if it is anything else."""
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if not jnp.issubdtype(array.dtype, np.number) and array.dtype != bool:
-        raise TypeError(f"{name} must be a number or an array of numbers, got {short(value)}")
+        raise TypeError(f"{name} must be {what}, got {short(value)}")
     if np.iscomplexobj(array):
         raise TypeError(f"{name} must be real, got {short(value)}")
     return array.astype(float)
@@ -113,13 +113,13 @@ def check_call(
         raise TypeError(f"{what}: {error}; it takes {takes}{hint}") from None
 
 
-def outputs_of(name: str, function: Any, *args: Any) -> Any:
+def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> Any:
     """The shapes that a JAX function returns at these arguments; raise if it cannot be traced.
 
     What the function itself raises is left as it is.
     """
     if not callable(function):
-        raise TypeError(f"{name} must be a function, got {function!r}")
+        raise TypeError(f"{name} must be a function of {of}, got {function!r}")
 
     def checked(*args: Any) -> Any:
         out = function(*args)
@@ -131,7 +131,7 @@ def outputs_of(name: str, function: Any, *args: Any) -> Any:
     try:
         inspect.signature(function).bind(*args)
     except TypeError as error:
-        raise TypeError(f"{name} must take {len(args)} argument(s): {error}") from None
+        raise TypeError(f"{name} must be a function of {of} alone: {error}") from None
     except ValueError:  # it has no signature
         pass
     try:
@@ -154,5 +154,6 @@ def is_numeric(value: Any) -> bool:
 
 
 def short(value: Any) -> str:
-    text = repr(value)
+    """A value in an error message."""
+    text = str(value) if hasattr(value, "shape") else repr(value)
     return text if len(text) < 200 else f"{text[:200]} ..."

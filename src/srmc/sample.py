@@ -140,14 +140,14 @@ def sample(
     began = time.perf_counter()
     start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
     with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
-        show("warm-up", 0, None)
+        show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         check_names(problem, plan, positions)
         store = None
         if checkpoint is not None:
             record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
             store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop)
+        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)

@@ -18,7 +18,7 @@ class Batched:
     """A function of one draw, applied to rows of draws in batches; it counts the rows."""
 
     def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
-        out = outputs_of(name, function, jnp.asarray(draws[0, 0]))
+        out = outputs_of(name, function, jnp.asarray(draws[0, 0]), of="a draw")
         if getattr(out, "shape", None) != shape:
             raise ValueError(
                 f"{name} must return an array of shape {shape} at a draw of shape "

@@ -116,7 +116,7 @@ def ravel_pytree_numpy(template: PyTree[np.ndarray]) -> Callable[[np.ndarray], P
 
 def _over_draws(name: str, function: Callable[[Any], Any], draws: PyTree[np.ndarray]) -> Any:
     """A user's function at all draws."""
-    outputs_of(name, function, jax.tree.map(lambda x: jnp.asarray(x[0, 0]), draws))
+    outputs_of(name, function, jax.tree.map(lambda x: jnp.asarray(x[0, 0]), draws), of="a draw")
     return jax.jit(jax.vmap(jax.vmap(function)))(draws)
 
 

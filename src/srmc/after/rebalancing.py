@@ -253,7 +253,7 @@ def _check_function(
             f"{name} must be hashable, so that it compiles once; wrap it in a function, got "
             f"{function!r}"
         ) from None
-    out = outputs_of(name, function, draw)
+    out = outputs_of(name, function, draw, of="a draw")
     if getattr(out, "shape", None) != shape:
         raise ValueError(
             f"{name} must return an array of shape {shape} at a draw of shape {draw.shape}, got "

@@ -185,7 +185,7 @@ def check_axis(axis: Any) -> None:
 
 def _check_gain(gain: Any) -> None:
     """Refuse a gain that does not return a number."""
-    out = outputs_of("gain", gain, jnp.ones((), int))
+    out = outputs_of("gain", gain, jnp.ones((), int), of="n")
     if getattr(out, "shape", None) != ():
         raise ValueError(f"gain must return one number, got {out}")
 

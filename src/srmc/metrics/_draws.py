@@ -15,8 +15,6 @@ def as_draws(values: Any, name: str = "draws") -> Float[np.ndarray, "chain draw 
     x = as_numbers(name, values)
     if x.ndim < 2 or not x.shape[0] or not x.shape[1]:
         raise ValueError(f"{name} must be (chain, draw, ...), not empty, got shape {x.shape}")
-    if not np.all(np.isfinite(x)):
-        raise ValueError(f"{name} must be finite, got {np.sum(~np.isfinite(x))} NaN or inf")
     return x
 
 

@@ -130,7 +130,7 @@ def _batch_means_error(
     x = np.asarray(draws, float)
     if x.shape[1] < (num_batches or 1):
         raise ValueError(
-            f"draws must be at least {num_batches} per chain, the num_batches, got shape {x.shape}"
+            f"draws must have at least {num_batches} draws per chain, got shape {x.shape}"
         )
     if x.shape[1] == 1:
         return np.full(x.shape[2:], np.nan)

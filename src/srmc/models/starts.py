@@ -23,7 +23,7 @@ def find_starts(
     """
     check_count("num_chains", num_chains)
     if callable(initial_position):
-        outputs_of("initial_position", initial_position, rng_key)
+        outputs_of("initial_position", initial_position, rng_key, of="a key")
         draw = jax.vmap(lambda key: as_position(initial_position(key), "initial_position"))
         positions = draw(jax.random.split(rng_key, num_chains))
     elif isinstance(initial_position, list):
@@ -65,7 +65,7 @@ def find_states(
     """
     check_count("num_chains", num_chains)
     if callable(initial_position):
-        outputs_of("initial_position", initial_position, rng_key)
+        outputs_of("initial_position", initial_position, rng_key, of="a key")
         draws = [initial_position(key) for key in jax.random.split(rng_key, num_chains)]
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:

@@ -25,7 +25,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Result:
     """The draws of a run, or their moments.
 
@@ -219,10 +219,22 @@ class Result:
     def _errors(self) -> Errors:
         return Errors.of(self.kept, self.about, self.shared_history)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Traces, running means and the history over time, as a figure, saved to `path` if given.
+    def __repr__(self) -> str:
+        from srmc.results.tables import in_one_line
 
-        The base chain is shown beside the draws if it was kept.
+        return f"<srmc.Result: {in_one_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        from srmc.results.tables import as_html
+
+        return as_html(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Traces, densities and running means as a figure, saved to `path` if given.
+
+        They are of the first coordinates that vary, of all chains; the plain draws are shown
+        beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
+        and the history fared. A notebook shows the figure as an image.
         """
         from srmc.results.plots import plot
 

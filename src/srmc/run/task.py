@@ -111,7 +111,7 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
         )
     names = list(map(str, values))
     if plan.keep.statistics is not None:
-        more = outputs_of("statistics", plan.keep.statistics, values)
+        more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
             raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
         if taken := [name for name in more if name in values]:

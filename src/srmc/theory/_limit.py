@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
-from srmc._checks import as_numbers, check_count, check_number
+from srmc._checks import as_numbers, check_count, check_number, short
 from srmc._types import Float
 
 
@@ -176,8 +176,9 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> Float[np.ndarr
     of a step, or the costs of many steps, in any unit. To judge a repelled sampler, compare its
     result with that of alpha = 0 at the cost of the base kernel.
     """
-    check_number("costs", costs, above=0.0, scalar=False)
-    average: np.ndarray = np.mean(as_numbers("costs", costs)) * _square("covariance", covariance)
+    if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):
+        raise ValueError(f"costs must be positive and finite, got {short(costs)}")
+    average: np.ndarray = np.mean(price) * _square("covariance", covariance)
     return average
 
 
