@@ -90,7 +90,7 @@ def mh(
     `scale` is a vector of units in which the coordinates are measured: a diagonal metric. The
     frame of `mh`, `ula`, `uld` and `mala` is "fixed" unless given, or moved along a field.
     """
-    above = 0.0 if jnp.ndim(step_size) < 2 else -np.inf
+    above = 0.0 if np.ndim(step_size) < 2 else -np.inf
     check_number("step_size", step_size, above=above, scalar=False)
     random_walk = blackjax.additive_step_random_walk.normal_random_walk
     return repel(_in_units(random_walk, scale), logdensity_fn, sigma=step_size, **_local(options))
