@@ -22,6 +22,7 @@ def targets() -> None:
 def show(
     result: Annotated[Path, typer.Argument(help="A result.nc, or a folder with one.")],
     plot: Annotated[Path | None, typer.Option(help="A PNG file to plot to.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML file for the page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a result that was saved."""
@@ -29,6 +30,8 @@ def show(
         found = srmc.load(result / "result.nc" if result.is_dir() else result)
         if plot is not None:
             write_whole(plot, lambda p: found.plot(p))
+        if report is not None:
+            found.report(report)
     except (ValueError, OSError) as error:
         fail(error)
     print_result(found, None, as_json)
