@@ -29,13 +29,16 @@ def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     assert "repelled" in out.output
     assert "gradients" in out.output
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "srmc sample banana --kernel mala --alpha 1 " in (folder / "run.html").read_text()
     result = srmc.load(folder / "result.nc")
     assert result.draws["x"].shape == (2, 100, 2)
     assert result.gradients == 2 * 105
-    shown = call("show", folder, "--plot", tmp_path / "again.png")
+    page = tmp_path / "again.html"
+    shown = call("show", folder, "--plot", tmp_path / "again.png", "--report", page)
     assert shown.exit_code == 0, shown.output
     assert "x[1]" in shown.output
     assert (tmp_path / "again.png").exists()
+    assert page.read_text() == (folder / "run.html").read_text()
     record = json.loads(call("show", folder / "result.nc", "--json").output)
     assert record["facts"]["gradients, sampling"] == 2 * 105
 

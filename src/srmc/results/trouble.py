@@ -21,7 +21,7 @@ class RunWarning(UserWarning):
 
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
-    return [*_of_steps(result), *_of_the_loop(result), *_of_chains(result)]
+    return [*_of_steps(result), *_of_the_loop(result), *of_chains(result)]
 
 
 def _of_steps(result: Result) -> Iterator[str]:
@@ -57,7 +57,8 @@ def _of_the_loop(result: Result) -> Iterator[str]:
         )
 
 
-def _of_chains(result: Result) -> Iterator[str]:
+def of_chains(result: Result) -> Iterator[str]:
+    """Warnings after which standard errors are not to be trusted."""
     if result.kept.draws is None or result.about["num_draws"] < 4:
         return
     names, r_hat, sizes, still = _convergence(result)
