@@ -19,10 +19,10 @@ bench: .venv/ready
 	$(BIN)/srmc bench overhead
 
 docs: .venv-docs/ready
-	.venv-docs/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 serve: .venv-docs/ready
-	.venv-docs/bin/mkdocs serve --strict
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve --strict
 
 # A wheel and an sdist, each installed into a new environment and tried there.
 dist:
@@ -39,7 +39,7 @@ dist:
 
 .venv-docs/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5' 'mkdocstrings[python]>=0.27'
+	.venv-docs/bin/python -m pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5' 'mkdocstrings[python]>=0.27' ruff
 	touch $@
 
 .venv/ready: pyproject.toml

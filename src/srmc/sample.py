@@ -108,6 +108,8 @@ def sample(
         Fields of `srmc.Model` (`data`, `space`, `differences`) and of `srmc.Keep` (`statistics`,
         `base`) may be given directly.
 
+    Notes
+    -----
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
     second one, or one in warm-up, raises KeyboardInterrupt.
     """

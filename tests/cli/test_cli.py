@@ -1,6 +1,7 @@
 """The command line as a person uses it."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +21,15 @@ def test_targets_are_listed():
     assert out.exit_code == 0
     for name in ("gaussian", "eight_schools", "funnel"):
         assert name in out.output
+
+
+def test_a_target_whose_package_is_missing_is_listed_with_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    out = call("targets")
+    assert out.exit_code == 0
+    assert "breast_cancer needs scikit-learn: pip install 'srmc[bench]'" in " ".join(
+        out.output.split()
+    )
 
 
 def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):

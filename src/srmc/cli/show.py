@@ -16,7 +16,11 @@ from srmc.targets import BUILT_IN, Moments
 def targets() -> None:
     """List the built-in targets."""
     for name, build in BUILT_IN.items():
-        console.print(f"[bold]{name:14}[/] {build().about}", highlight=False)
+        try:
+            about = build().about
+        except ImportError as error:  # data that another package has
+            about = str(error)
+        console.print(f"[bold]{name:14}[/] {escape(about)}", highlight=False)
 
 
 def show(
