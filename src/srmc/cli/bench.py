@@ -116,7 +116,9 @@ def coverage(
 
 @bench.command()
 def stopping(
-    target: Annotated[list[str] | None, typer.Option(help="Targets other than eight-schools.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Targets other than eight-schools.")
+    ] = None,
     target_error: Annotated[float, typer.Option(help="In standard deviations.")] = 0.02,
     replicates: Annotated[int, typer.Option(min=2)] = 100,
     seed: Annotated[int, typer.Option(min=0)] = 0,
