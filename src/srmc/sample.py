@@ -6,13 +6,14 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_number
+from srmc._checks import check_flag, check_number
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.core.strength import Strength
@@ -29,12 +30,14 @@ from srmc.run.stop import stops
 from srmc.run.task import check_names, dim_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.store.checkpoint import Checkpoint
+from srmc.store.files import as_path
+from srmc.tune.own import as_kernel
 
 
 def sample(
     model: Any,
     *,
-    kernel: str | None = None,
+    kernel: str | Callable[..., SamplingAlgorithm] | None = None,
     alpha: float | str | Strength = "auto",
     num_warmup: int = 1000,
     num_samples: int = 1000,
@@ -64,7 +67,9 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced".
+        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
+        algorithm, or a function in its form (see `srmc.tune.OwnKernel`), whose step size and
+        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -120,7 +125,7 @@ def sample(
         raise ValueError("max_samples needs target_error; without it num_samples is the length")
     aim = None if target_error is None else Aim.of(target_error)
     plan = Plan(
-        kernel=kernel or ("nuts" if space is None else "gwg"),
+        kernel=as_kernel(("nuts" if space is None else "gwg") if kernel is None else kernel),
         alpha=alpha,
         num_warmup=num_warmup,
         num_samples=num_samples if aim is None else longest(num_samples, max_samples),
@@ -135,13 +140,17 @@ def sample(
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
+    check_flag("progress", progress)
+    check_flag("resume", resume)
+    if checkpoint is not None:
+        checkpoint = as_path("checkpoint", checkpoint)
     if resume and checkpoint is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
     start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
     with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
-        show("warm-up", 0, None)
+        show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         check_names(problem, plan, positions)
         lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
@@ -150,7 +159,7 @@ def sample(
         if checkpoint is not None:
             record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
             store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop)
+        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)

@@ -102,7 +102,7 @@ def test_what_cannot_be_shown_is_named(tmp_path):
     ("args", "words"),
     [
         (["nowhere"], "target must be one of gaussian"),
-        (["nowhere.py:f"], "target must be one of gaussian"),
+        (["nowhere.py:f"], "there is no file nowhere.py"),
         (["banana", "--alpha", "-1"], "alpha must be finite and >= 0"),
         (["banana", "--step-size", "0"], "step_size must be finite and > 0"),
         (["banana", "--kernel", "gibs"], "gibs"),
@@ -133,11 +133,51 @@ def test_a_file_without_what_is_asked_is_named(tmp_path):
     )
 
 
-def test_an_error_in_the_user_s_own_code_keeps_its_traceback(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def logp(x):\n    raise ValueError('mine [alone]')\n", "error: mine [alone]"),
+        ("def logp(x):\n    return 1 / 0 * x\n", "ZeroDivisionError: division by zero"),
+        ("def logp(x):\n    return y * x\n", "NameError: name 'y' is not defined"),
+        ("y = unknown\ndef logp(x): return x\n", "NameError: name 'unknown' is not defined"),
+        ("def logp(x) return x\n", "SyntaxError"),
+    ],
+)
+def test_an_error_in_the_user_s_own_code_shows_the_user_s_own_lines(tmp_path, text, said):
     model = tmp_path / "srmc_model.py"
-    model.write_text("initial_position = 0.0\ndef logp(x): raise ValueError('mine [alone]')\n")
+    model.write_text(f"initial_position = 0.0\n{text}")
     out = call("sample", f"{model}:logp", "--out", tmp_path / "results")
     assert out.exit_code == 2
     assert "srmc_model.py" in out.output
-    assert "mine [alone]" in out.output
+    assert "site-packages" not in out.output
+    assert "srmc/cli" not in out.output
+    assert said in out.output
     assert not (tmp_path / "results").exists()
+
+
+def test_the_version_is_told():
+    assert call("--version").output == f"srmc {srmc.__version__}\n"
+
+
+def test_what_was_saved_is_said_after_an_interrupt(tmp_path, monkeypatch):
+    run = srmc.sample
+
+    def interrupted(*args, **options):
+        result = run(*args, **options)
+        result.interrupted, result.about["num_draws"] = True, 70
+        return result
+
+    monkeypatch.setattr(srmc, "sample", interrupted)
+    out = call("sample", "banana", "--kernel", "mala", "--alpha", "0", *FAST, "--out", tmp_path)
+    assert out.exit_code == 130
+    said = " ".join(out.output.split())
+    assert f"Interrupted: 70 of 100 draws per chain were saved in {tmp_path}." in said
+
+    def stopped(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(srmc, "sample", stopped)
+    out = call("sample", "banana", *FAST, "--out", tmp_path / "new")
+    assert out.exit_code == 130
+    assert "nothing was saved" in out.output
+    assert not (tmp_path / "new").exists()

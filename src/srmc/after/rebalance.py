@@ -7,16 +7,17 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from srmc._checks import check_option
+from srmc._checks import as_numbers, check_flag, check_option
 from srmc._programs import keep_programs
 from srmc._progress import Show, progress_bar, quiet
 from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched
+from srmc.after.given import like, take
 from srmc.after.report import Expected, Report, expect, left, nothing, residual
 from srmc.after.solve import Solved, apply, solve
-from srmc.after.transport import Coordinates, Form, Rows, coordinates, no_move
+from srmc.after.transport import Coordinates, Form, Rows, coordinates
 from srmc.metrics.errors import autocorrelation_time
 from srmc.tune import rule
 
@@ -27,7 +28,10 @@ SCORED = 250  # draws at least that are scored again in each iteration; half of 
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
 FEWEST = 4  # draws per chain, below which nothing is done
 PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
+FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
+DRAWS_PER_FEATURE = 40  # at least, for products to be tried
 FORMS = {
+    "products": Form("full", 5, products=True),
     "full": Form("full", 5),
     "affine": Form("full"),
     "diagonal": Form("diagonal", 5),
@@ -47,7 +51,7 @@ def rebalance(
     *,
     report: Literal[False] = ...,
     progress: bool = ...,
-) -> np.ndarray: ...
+) -> Any: ...
 
 
 @overload
@@ -61,7 +65,7 @@ def rebalance(
     *,
     report: Literal[True],
     progress: bool = ...,
-) -> tuple[np.ndarray, Report | list[Report]]: ...
+) -> tuple[Any, Report | list[Report]]: ...
 
 
 def rebalance(
@@ -74,7 +78,7 @@ def rebalance(
     *,
     report: bool = False,
     progress: bool = True,
-) -> np.ndarray | tuple[np.ndarray, Report | list[Report]]:
+) -> Any:
     """Move finished draws so that means, covariances, quantiles and tails come closer.
 
     Stein features, such as the score, have mean 0 under the target. Over a run of finite length
@@ -84,19 +88,24 @@ def rebalance(
     Parameters
     ----------
     draws
-        Draws of any sampler, (chain, draw, d) or (draw, d), of unbounded parameters.
+        Draws of any sampler, of unbounded parameters: an array (chain, draw, d) or (draw, d); a
+        data frame with a column per coordinate; or arrays (chain, draw, ...) by name, in a
+        dictionary or in the posterior of an ArviZ trace.
     score_fn
-        The gradient of the log density at one draw, a JAX function. It is evaluated at all draws,
-        up to seven times, and up to six times more for each simpler form that has to be tried.
+        The gradient of the log density at one draw, a JAX function. A draw is a vector, or has its
+        variables by name; it is an array if the only variable is called x. The function is
+        evaluated at all draws, up to seven times, and up to six times more for each simpler form
+        that has to be tried.
     scores
         The scores at the draws, in their shape, if they are known; they save one evaluation.
     pooled
         Whether one map serves all chains, or each chain gets its own.
     form
         The fields along which draws move. "auto" starts with the richest that dimensions and
-        draws allow, and takes fewer if the iteration does not converge: "full" (affine maps and
-        Hermite polynomials of each coordinate up to order 5), "affine", "diagonal" (as "full",
-        with scalings of the whitened coordinates in place of all linear maps), "scale", "shift".
+        draws allow, and takes fewer if the iteration does not converge: "products" (as "full", and
+        products of two coordinates along each), "full" (affine maps and Hermite polynomials of each
+        coordinate up to order 5), "affine", "diagonal" (as "full", with scalings of the whitened
+        coordinates in place of all linear maps), "scale", "shift".
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
@@ -107,30 +116,29 @@ def rebalance(
 
     Returns
     -------
-    The moved draws, in the shape and precision of `draws`. With form="auto" they stay as they were,
+    The moved draws, in the form and precision of `draws`. With form="auto" they stay as they were,
     with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
     """
     keep_programs()
-    given = np.asarray(draws)
+    taken = take("draws", draws)
+    given = taken.array
     x = as_chains("draws", given)
     check_option("form", form, ("auto", *FORMS))
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, got {value!r}")
-    density = None if logdensity_fn is None else Batched("logdensity_fn", logdensity_fn, x, ())
-    score = Batched("score_fn", score_fn, x, x.shape[2:])
-    known = None
+        check_flag(name, value)
+    density, known = None, None
+    if logdensity_fn is not None:
+        own = taken.of_vector("logdensity_fn", logdensity_fn, returns_draw=False)
+        density = Batched("logdensity_fn", own, x, ())
+    own = taken.of_vector("score_fn", score_fn, returns_draw=True)
+    score = Batched("score_fn", own, x, x.shape[2:])
     if scores is not None:
-        if np.shape(scores) != given.shape:
-            raise ValueError(
-                f"scores must have the shape of draws, {given.shape}, got {np.shape(scores)}"
-            )
-        known = np.asarray(scores, float).reshape(x.shape)
+        known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, form, show=show)
     for text in complaints(parts):
         warnings.warn(text, stacklevel=2)
-    result = moved(given, parts)
+    result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
 
@@ -260,6 +268,9 @@ def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
     dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
     order = 5 if num_draws >= 200 else 3
     full = [Form("full", order), Form("full")] if dense else []
+    richest = FORMS["products"]
+    if num_draws >= DRAWS_PER_FEATURE * richest.size(dim):
+        full = [richest, *full]
     return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
 
 
@@ -272,10 +283,21 @@ def _first_that_converges(
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
         every = _every(candidate, part.chains, expected) if thinned else 1
         solved = solve(at, candidate, part.x, part.s, score, every)
-        if solved.reduction < CONVERGED or form != "auto":
+        farthest = _farthest(at, solved, part.x)
+        if form != "auto" or (solved.reduction < CONVERGED and farthest < FARTHEST):
             return (candidate, solved, expected), "; ".join(reasons)
-        reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
+        if solved.reduction < CONVERGED:
+            reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")
+        else:
+            reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
     return None, "; ".join(reasons)
+
+
+def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
+    """The largest move of a draw over 1 + |z|, its distance in standard deviations."""
+    z = at.standardise(x)
+    moves = np.abs(apply(at, solved.weights, z) - z) / (1 + np.abs(z))
+    return float(np.max(moves))
 
 
 def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected) -> int:
@@ -285,9 +307,11 @@ def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expe
     features over that of the draws. Where features explain little, much is left anyway. Of sticky
     chains some draws per correlation time tell as much as all.
     """
-    num_features, count = no_move(form, chains.shape[2]).flat().size, chains[..., 0].size
+    num_features, count = form.size(chains.shape[2]), chains[..., 0].size
     fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
-    if np.mean(expected) > LITTLE:
+    if form.products:  # far from a Gaussian, where features are heavy
+        wanted = max(16 * num_features, min(count / 2, fresh), SCORED)
+    elif np.mean(expected) > LITTLE:
         wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
     else:
         wanted = max(4 * num_features, min(count / 2, fresh), SCORED)

@@ -111,15 +111,15 @@ def sample(
     given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
     try:
         model, result = _sampled(given, checkpoint, resume, progress=not as_json)
-    except (ValueError, TypeError, ImportError) as error:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # which removes an empty folder only
-        fail(error)
     except OSError as error:
         fail(error, code=1)
     except KeyboardInterrupt:
-        complaints.print("Interrupted before there was anything to keep.")
+        _remove_if_empty(out)
+        complaints.print("Interrupted before there was a draw: nothing was saved.")
         raise typer.Exit(130) from None
+    except Exception as error:  # of the user's own code, too
+        _remove_if_empty(out)
+        fail(error)
     if jax.process_index() > 0:
         return
     result.about["command"] = _command(given)
@@ -128,8 +128,19 @@ def sample(
     if not as_json:
         console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
-        complaints.print("Interrupted: the result holds what was drawn by then.")
+        made = f"{result.about['num_draws']} of {num_samples // thin}"
+        again = "" if checkpoint is None else "; --resume goes on with the run"
+        complaints.print(
+            f"Interrupted: {made} draws per chain were saved in {out}{again}.",
+            markup=False,
+            highlight=False,
+        )
         raise typer.Exit(130)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # which refuses if there is anything in it
 
 
 def _sampled(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_flag
 from srmc._types import LogDensity, Position, PyTree, Scalar
 
 
@@ -41,6 +42,7 @@ def from_value_and_grad(
             "value_and_grad_fn must be a function of a position that returns a value and a "
             f"gradient, got {value_and_grad_fn!r}"
         )
+    check_flag("vectorized", vectorized)
 
     @jax.custom_jvp
     def both(position: Position) -> tuple[Scalar, Position]:

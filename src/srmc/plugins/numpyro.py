@@ -16,7 +16,7 @@ from srmc._types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 from srmc.core.state import RepelInfo, RepelState
 from srmc.plugins.repelled import Repelled, RepelledState
 from srmc.tune import Continuous
-from srmc.tune.tuner import Alpha, Loop, Parameters, tune
+from srmc.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
 
 __all__ = ["SRNUTS", "Repelled", "RepelledState", "SRState"]
 
@@ -93,7 +93,12 @@ class SRNUTS(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
     ) -> None:
         if (model is None) == (potential_fn is None):
             raise ValueError("one of model and potential_fn must be given, and not both")
+        given = (("model", model), ("potential_fn", potential_fn), ("init_strategy", init_strategy))
+        for name, value in given:
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be a function, got {value!r}")
         check_count("num_samples", num_samples)
+        check_alpha(alpha)
         self.model = model
         self._potential_fn = potential_fn
         self._tuner = Continuous(kernel)
