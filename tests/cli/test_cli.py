@@ -1,6 +1,7 @@
 """The command line as a person uses it."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -22,6 +23,15 @@ def test_targets_are_listed():
         assert name in out.output
 
 
+def test_a_target_whose_package_is_missing_is_listed_with_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    out = call("targets")
+    assert out.exit_code == 0
+    assert "breast_cancer needs scikit-learn: pip install 'srmc[bench]'" in " ".join(
+        out.output.split()
+    )
+
+
 def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     folder = tmp_path / "new"
     out = call("sample", "banana", "--kernel", "mala", "--alpha", "1", *FAST, "--out", folder)
@@ -29,13 +39,16 @@ def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     assert "repelled" in out.output
     assert "gradients" in out.output
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "srmc sample banana --kernel mala --alpha 1 " in (folder / "run.html").read_text()
     result = srmc.load(folder / "result.nc")
     assert result.draws["x"].shape == (2, 100, 2)
     assert result.gradients == 2 * 105
-    shown = call("show", folder, "--plot", tmp_path / "again.png")
+    page = tmp_path / "again.html"
+    shown = call("show", folder, "--plot", tmp_path / "again.png", "--report", page)
     assert shown.exit_code == 0, shown.output
     assert "x[1]" in shown.output
     assert (tmp_path / "again.png").exists()
+    assert page.read_text() == (folder / "run.html").read_text()
     record = json.loads(call("show", folder / "result.nc", "--json").output)
     assert record["facts"]["gradients, sampling"] == 2 * 105
 

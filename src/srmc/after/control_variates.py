@@ -55,6 +55,8 @@ def zv(
         What to average, as an array or a tree of them (chain, draw, ...), or (draw, ...) if draws
         are (draw, d), or as a JAX function of one draw; the draws themselves if not given.
 
+    Notes
+    -----
     Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, with a
     ridge chosen by cross-validation, so that the errors are valid. With more than 200 draws per
     control variate, least squares on all draws is used.

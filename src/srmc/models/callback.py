@@ -26,9 +26,13 @@ def from_value_and_grad(
         Whether the function takes many positions at once, with one more axis in front, and returns
         as many values. Otherwise it is called once for each chain.
 
+    Notes
+    -----
     Each evaluation leaves JAX and costs a gradient, even where only the value is needed. There are
     no second derivatives: keep to `srmc.shift()`, or use `srmc.tilt(hvp="finite-difference")`.
 
+    Examples
+    --------
     >>> f = from_value_and_grad(lambda x: (-0.5 * x @ x, -x))
     >>> jax.grad(f)(jnp.array([1.0, 2.0])).tolist()
     [-1.0, -2.0]

@@ -1,4 +1,4 @@
-"""NumPyro: a kernel for `numpyro.infer.MCMC`."""
+"""NumPyro: kernels for `numpyro.infer.MCMC`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,8 +14,11 @@ from numpyro.util import is_prng_key
 from srmc._checks import check_count
 from srmc._types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 from srmc.core.state import RepelInfo, RepelState
+from srmc.plugins.repelled import Repelled, RepelledState
 from srmc.tune import Continuous
 from srmc.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
+
+__all__ = ["SRNUTS", "Repelled", "RepelledState", "SRState"]
 
 ALL_CHAINS = "srmc_chains"
 

@@ -16,7 +16,7 @@ from srmc.metrics.errors import effective_size
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
-from srmc.store.files import as_path
+from srmc.store.files import as_path, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -242,6 +242,19 @@ class Result:
         if path is not None:
             figure.savefig(path, dpi=110)
         return figure
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of the run: an HTML file that needs no other file and no network.
+
+        It has the warnings, estimates with their errors beside those of the plain chain, traces,
+        densities, what rebalancing did, the cost, and how to repeat the run.
+        """
+        from srmc.results.page import page
+
+        path = as_path("path", path)
+        if not path.parent.is_dir():
+            raise ValueError(f"path must be a file in an existing folder, got {path}")
+        write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree."""

@@ -23,7 +23,7 @@ class RunWarning(UserWarning):
 
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
-    found = _of_the_density(result), _of_steps(result), _of_the_loop(result), _of_chains(result)
+    found = _of_the_density(result), _of_steps(result), _of_the_loop(result), of_chains(result)
     return [text for some in found for text in some]
 
 
@@ -84,7 +84,8 @@ def _of_the_loop(result: Result) -> Iterator[str]:
         )
 
 
-def _of_chains(result: Result) -> Iterator[str]:
+def of_chains(result: Result) -> Iterator[str]:
+    """Warnings after which standard errors are not to be trusted."""
     if result.kept.draws is None:
         return
     if result.about["num_draws"] < FEWEST:
