@@ -79,7 +79,9 @@ def _plugins() -> Iterator[tuple[str, str]]:
 
 def page(title: str, names: dict[str, str]) -> str:
     """A page with the signature and docstring of each name."""
-    entries = [f"::: {place}\n    options:\n      heading: {name}\n" for name, place in names.items()]
+    entries = [
+        f"::: {place}\n    options:\n      heading: {name}\n" for name, place in names.items()
+    ]
     return f"# {title}\n\n" + "\n".join(entries)
 
 
