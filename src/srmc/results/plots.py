@@ -15,6 +15,8 @@ MOST = 3  # the number of coordinates shown
 POINTS = 500  # of a line
 KDE_DRAWS = 4000  # draws from which a density is estimated
 COLOURS = {"rebalanced": "C3", "repelled": "C3", "draws": "C3", "plain": "0.45"}
+OF_DRAWS = ("all chains", "density", "running mean, 95% band")
+OF_BATCHES = ("means of batches, over all chains", "running mean, 95% band")
 # What is shown of a run over time: name, label, and whether the axis is logarithmic.
 LOOP = (
     ("alpha", "α", False),
@@ -55,31 +57,29 @@ def plot(result: Result) -> Picture:
     shown = coordinates(result)
     statistics = LOOP if _repels(result) else KERNEL
     panels = [p for p in statistics if _varies(result.stats.get(p[0]))]
-    rows = max(1, len(shown) + -(-len(panels) // 3))
-    figure = Picture(figsize=(12, 2.3 * rows), layout="constrained")
-    axes = figure.subplots(rows, 3, squeeze=False)
-    for (trace, density, running), (name, series) in zip(axes, shown.items(), strict=False):
-        _trace(trace, list(series.sides.values())[-1])
-        trace.set_ylabel(name)
-        density.set_visible(result.kept.draws is not None)
+    titles = OF_DRAWS if result.kept.draws is not None else OF_BATCHES
+    rows = max(1, len(shown) + -(-len(panels) // len(titles)))
+    figure = Picture(figsize=(4 * len(titles), 2.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, len(titles), squeeze=False)
+    for row, (name, series) in zip(axes, shown.items(), strict=False):
+        _trace(row[0], list(series.sides.values())[-1])
+        row[0].set_ylabel(name)
         for side, x in series.sides.items():
-            _density(density, x, side)
-            _running(running, series, side)
-    are_draws = result.kept.draws is not None
-    first = "all chains" if are_draws else "means of batches, over all chains"
-    titles = (first, "density" if are_draws else "", "running mean, 95% band")
+            if titles is OF_DRAWS:
+                _density(row[1], x, side)
+            _running(row[-1], series, side)
     for axis, text in zip(axes[0], titles if shown else (), strict=False):
         axis.set_title(text, fontsize="medium")
     if any(len(series.sides) > 1 for series in shown.values()):
-        named = axes[0, 2].get_legend_handles_labels()
+        named = axes[0, -1].get_legend_handles_labels()
         figure.legend(*named, loc="outside upper right", ncols=2, fontsize="small")
     free = list(axes[len(shown) :].flat)
     for axis, (key, label, logarithmic) in zip(free, panels, strict=False):
         _over_time(axis, result.stats[key], label, logarithmic)
     for axis in free[len(panels) :]:
         axis.set_visible(False)
-    for axis in (*axes[: len(shown), ::2].flat, *free):
-        axis.set_xlabel("draw" if are_draws else "batch", fontsize="small")
+    for axis in (*axes[: len(shown), 0], *axes[: len(shown), -1], *free):
+        axis.set_xlabel("draw" if titles is OF_DRAWS else "batch", fontsize="small")
     settings = result.about.get("settings", {})
     title = [str(settings[k]) for k in ("model", "kernel") if k in settings]
     figure.suptitle(", ".join(title if shown else [*title, "no coordinate varies"]))
