@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 from typer.testing import CliRunner
@@ -39,3 +40,10 @@ def test_bad_names_are_refused():
     ran = CliRunner().invoke(app, ["bench", "stopping", "--target", "nothing"])
     assert ran.exit_code == 2
     assert "targets must be among" in ran.output
+
+
+def test_the_page_is_that_of_the_study(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    rows, page = docs / "data" / "stopping.json", tmp_path / "page.md"
+    CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
+    assert page.read_text() == (docs / "stopping.md").read_text()
