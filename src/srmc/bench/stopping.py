@@ -53,9 +53,10 @@ def stopping(
         row["lengths"] = {str(n): lengths.count(n) for n in sorted(set(lengths))}
         row["reached"] = sum(result.about["looks"][-1]["met"] for result in stopped)
         for side, results in (("stopped", stopped), ("fixed", fixed)):
-            found = [offs_of(result.summary(), truth) for result in results]
+            summaries = [result.summary() for result in results]
+            found = [offs_of(summary, truth) for summary in summaries]
             row |= {f"{side}, {k}": covered([one[k] for one in found]) for k in found[0]}
-            off = [(r.summary()["mean"] - np.asarray(truth.mean, float)) / sd for r in results]
+            off = [(s["mean"] - np.asarray(truth.mean, float)) / sd for s in summaries]
             row[f"{side}, error"] = float(np.max(np.sqrt(np.mean(np.square(off), axis=0))))
         rows.append(row)
     on_progress("stopping", replicates, replicates, "")

@@ -8,6 +8,7 @@ from rich.table import Table
 from srmc.bench.cells import LEFT, cell
 from srmc.bench.noharm_tables import noharm_page
 from srmc.bench.rebalance_tables import rebalance_page, rule_page
+from srmc.bench.stopping import FIRST
 from srmc.bench.theory import slope
 
 
@@ -176,8 +177,8 @@ def stopping_page(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     about = (
         "This page reports how often 95% intervals contain the truth, in percent, where a run ends "
-        f"when its own standard errors say so: `srmc.sample(target, num_samples="
-        f"{min(map(int, first['lengths']))}, target_error={first['target_error']:g})`, "
+        f"when its own standard errors say so: `srmc.sample(target, num_samples={FIRST}, "
+        f"target_error={first['target_error']:g})`, "
         f"{first['replicates']} runs with different seeds. Beside them are runs of a length that "
         "was fixed beforehand, the median of theirs. The last column is the true error of means, "
         "in standard deviations: the root mean square over runs, for the coordinate where it is "
