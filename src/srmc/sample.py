@@ -1,5 +1,6 @@
 """The front door: model -> tune -> run -> result."""
 
+import dataclasses
 import difflib
 import inspect
 import os
@@ -45,6 +46,9 @@ def sample(
     initial_position: Any = None,
     step_size: float | None = None,
     num_integration_steps: int | None = None,
+    target_acceptance: float | None = None,
+    max_tree_depth: int | None = None,
+    metric: str = "diag",
     shared_history: bool = True,
     repellence: dict[str, Any] | None = None,
     thin: int = 1,
@@ -79,6 +83,14 @@ def sample(
         Step size of the kernel; found in warm-up if not given.
     num_integration_steps
         Number of leapfrog steps of HMC; 10 if not given.
+    target_acceptance
+        The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
+        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+    max_tree_depth
+        The largest tree depth of NUTS; 10 if not given.
+    metric
+        The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
+        that are not many; or "low_rank", for correlations along a few directions of many.
     shared_history
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
@@ -99,8 +111,8 @@ def sample(
     progress
         Whether to show a progress bar on a terminal.
     **parts
-        Fields of `srmc.Model` (`data`, `space`, `differences`) and of `srmc.Keep` (`statistics`,
-        `base`) may be given directly.
+        Fields of `srmc.Model` (`data`, `space`, `differences`, `dims`, `coords`) and of `srmc.Keep`
+        (`statistics`, `base`) may be given directly.
 
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
     second one, or one in warm-up, raises KeyboardInterrupt.
@@ -117,6 +129,9 @@ def sample(
         seed=seed,
         step_size=step_size,
         num_integration_steps=num_integration_steps,
+        target_acceptance=target_acceptance,
+        max_tree_depth=max_tree_depth,
+        metric=metric,
         shared_history=shared_history,
         repellence=repellence,
         keep=kept_parts,
@@ -162,6 +177,8 @@ def sample(
         about=about | {"rebalancing": [as_record(report) for report in reports]},
         shared_history=plan.shared_history,
         interrupted=done < plan.num_draws or stop.signal is not None,
+        labels=problem.labels,
+        problem=problem,
     )
     result.about["warnings"] = known + troubles(result)
     for text in result.warnings:
@@ -171,7 +188,8 @@ def sample(
 
 def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:
     """The model and what is kept, from however they were given."""
-    of_model = {k: v for k, v in parts.items() if k in ("data", "space", "differences")}
+    fields = [field.name for field in dataclasses.fields(Model)[1:]]
+    of_model = {k: v for k, v in parts.items() if k in fields}
     of_keep = {k: v for k, v in parts.items() if k not in of_model}
     unknown = [k for k in of_keep if k not in ("statistics", "base")]
     if unknown:

@@ -14,6 +14,7 @@ from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength
+from srmc.models.labels import check_labels
 from srmc.models.problem import Problem, name_leaves
 from srmc.run.devices import lay_out
 from srmc.run.loop import ALL_CHAINS, Recorded, Task
@@ -108,7 +109,7 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
             "initial_position must have leaves with different names, but two of "
             f"{jax.tree.map(jnp.shape, first)} would have the same, one of {', '.join(values)}"
         )
-    names = list(map(str, values))
+    names, shapes = list(map(str, values)), dict(values)
     if plan.keep.statistics is not None:
         more = jax.eval_shape(plan.keep.statistics, values)
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
@@ -118,6 +119,8 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
                 f"statistics must return new names, got {', '.join(taken)}, which the model has"
             )
         names += list(more)
+        shapes |= more
+    check_labels(problem.labels, {name: x.shape for name, x in shapes.items()})
     for name in names:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"names of values must be printable text, got {name!r}")

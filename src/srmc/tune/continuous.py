@@ -15,10 +15,18 @@ from srmc._types import Array, ArrayLike, Bool, Draws, Float, LogDensity, Positi
 from srmc.core.repel import repel
 from srmc.core.state import RepelState
 from srmc.tune import measure, rule
-from srmc.tune.adapt import Recipe, by_acceptance, by_window, flatten, scores_of, spacing_of
+from srmc.tune.adapt import (
+    Goal,
+    Recipe,
+    by_acceptance,
+    flatten,
+    scores_of,
+    spacing_of,
+)
 from srmc.tune.measure import Loop
 from srmc.tune.settings import settings
 from srmc.tune.tuner import Alpha, Parameters, Warmup
+from srmc.tune.window import by_window, whole
 
 
 def _one_leapfrog(
@@ -55,6 +63,8 @@ RECIPES = {
 }
 WITH_LEAPFROGS = ("hmc", "jittered_hmc")
 UNADJUSTED = ("ula", "uld")  # whose draws are not quite of the target
+WITH_METRIC = tuple(name for name, recipe in RECIPES.items() if recipe.has_metric)
+METRICS = ("diag", "dense", "low_rank")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +79,21 @@ class Continuous:
         The step size; found in warm-up if not given.
     form
         "affine", or "shift" for shifts alone.
+    target_acceptance
+        The acceptance rate to aim at; that of the kernel's recipe if not given.
+    max_tree_depth
+        The most doublings of a trajectory of NUTS; BlackJAX's default, 10, if not given.
+    metric
+        "diag", "dense" or "low_rank", for HMC and NUTS.
     """
 
     kernel: str
     num_integration_steps: int | None = None
     step_size: float | None = None
     form: str = "affine"
+    target_acceptance: float | None = None
+    max_tree_depth: int | None = None
+    metric: str = "diag"
 
     def __post_init__(self) -> None:
         check_option("kernel", self.kernel, RECIPES)
@@ -92,6 +111,8 @@ class Continuous:
     def _options(self) -> dict[str, Any]:
         if self.kernel in WITH_LEAPFROGS:
             return {"num_integration_steps": self._leapfrogs}
+        if self.max_tree_depth is not None:
+            return {"max_num_doublings": self.max_tree_depth}
         return {}
 
     def adapt(
@@ -103,10 +124,11 @@ class Continuous:
         *,
         measures: bool = True,
     ) -> Warmup:
-        """Find the step size, and for HMC and NUTS the diagonal metric, from all chains."""
+        """Find the step size, and for HMC and NUTS the metric, from all chains."""
         check_count("num_steps", num_steps, at_least=100)
         recipe, spacing, extra = RECIPES[self.kernel], spacing_of(positions, num_steps), 0
-        arguments = recipe, logdensity_fn, rng_key, positions, num_steps, self._options
+        goal = Goal(self.target_acceptance or recipe.acceptance, self.metric)
+        arguments = recipe, goal, logdensity_fn, rng_key, positions, num_steps, self._options
         if recipe.has_metric:
             late = by_window(*arguments)
         else:
@@ -168,7 +190,7 @@ class Continuous:
     ) -> SamplingAlgorithm:
         """The kernel with these parameters, repelled."""
         return RECIPES[self.kernel].build(
-            logdensity_fn, **parameters, **self._options, **repellence
+            logdensity_fn, **whole(parameters), **self._options, **repellence
         )
 
     def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:

@@ -66,12 +66,15 @@ class Discrete:
         The space, and the one-site changes of the log density if they are cheap to compute.
     step_size
         The step size of DLP; found in warm-up if not given.
+    target_acceptance
+        The acceptance rate of DLP to aim at; that of `rule` if not given.
     """
 
     kernel: str
     space: Space
     differences: Differences | None = None
     step_size: float | None = None
+    target_acceptance: float | None = None
 
     def __post_init__(self) -> None:
         check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
@@ -133,7 +136,8 @@ class Discrete:
         self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
     ) -> tuple[Array, Array, Int[Array, ""]]:
         """Find the step size of DLP; return last states, the step size, and the cost."""
-        begin, update, final = dual_averaging_adaptation(rule.ACCEPTANCE["dlp"])
+        aim = self.target_acceptance or rule.ACCEPTANCE["dlp"]
+        begin, update, final = dual_averaging_adaptation(aim)
         kernel = lambda step_size: self._plain(
             logdensity_fn, {"step_size": step_size} if self._tunes else {}
         )
