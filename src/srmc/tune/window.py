@@ -75,15 +75,16 @@ def _window_program(
 ) -> Callable[[PRNGKey, Position], tuple[PyTree[Array], ...]]:
     """The program that adapts chains and keeps their draws from number `late` on, if not None."""
     seen = set() if late is None else {"position", "logdensity_grad"}
-    adapt, more = blackjax.window_adaptation, {"is_mass_matrix_diagonal": goal.metric == "diag"}
+    form: dict[str, Any] = {"is_mass_matrix_diagonal": goal.metric == "diag"}
+    adapt, needed = blackjax.window_adaptation, set()
     if goal.metric == "low_rank":
-        adapt, more = blackjax.window_adaptation_low_rank, {}
+        adapt, form, needed = blackjax.window_adaptation_low_rank, {}, {"mu_star"}
     adaptation = adapt(
         recipe.pilot,
         logdensity_fn,
         target_acceptance_rate=goal.acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
-        **more,
+        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}, needed),
+        **form,
         **dict(options),
     )
 
