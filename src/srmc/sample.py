@@ -95,7 +95,8 @@ def sample(
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
     repellence
-        Keywords of `srmc.repel` in place of the tuned ones, such as `srmc.paper_settings()`.
+        Keywords of `srmc.repel` in place of the tuned ones; the others stay tuned. A `surrogate`,
+        as in `srmc.paper_settings()`, replaces all of them.
     thin
         Keep every `thin`-th draw.
     keep
@@ -111,8 +112,8 @@ def sample(
     progress
         Whether to show a progress bar on a terminal.
     **parts
-        Fields of `srmc.Model` (`data`, `space`, `differences`, `dims`, `coords`) and of `srmc.Keep`
-        (`statistics`, `base`) may be given directly.
+        Fields of `srmc.Model` (`data`, `space`, `differences`, `feature`, `dims`, `coords`) and of
+        `srmc.Keep` (`statistics`, `base`) may be given directly.
 
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
     second one, or one in warm-up, raises KeyboardInterrupt.
@@ -136,6 +137,7 @@ def sample(
         repellence=repellence,
         keep=kept_parts,
         space=space,
+        feature=whole.feature,
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)

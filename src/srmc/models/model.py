@@ -34,6 +34,8 @@ class Model:
     differences
         The one-site changes of a discrete log density, if there is a cheap way to compute them;
         see `srmc.flip_mh`.
+    feature
+        What the history averages on a discrete space; see `srmc.flip_mh`.
     dims, coords
         Names of the axes of variables, such as {"mu": "city"}, and of the positions along them,
         {"city": ["london", "paris"]}, for summaries and ArviZ. Those that a PyMC model has, and the
@@ -44,6 +46,7 @@ class Model:
     data: Any = None
     space: Space | None = None
     differences: Differences | None = None
+    feature: str | None = None
     dims: Mapping[str, Any] | None = None
     coords: Mapping[str, Any] | None = None
 
@@ -55,6 +58,8 @@ class Model:
         own = self.own_space
         if self.space is not None and own is not None and self.space != own:
             raise ValueError(f"space must be that of the target, {own}, got {self.space}")
+        if self.feature is not None and own is None and self.space is None:
+            raise ValueError(f"feature is for discrete spaces, got {self.feature!r} without one")
 
     @property
     def own_space(self) -> Space | None:

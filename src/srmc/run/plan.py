@@ -77,6 +77,7 @@ class Plan:
     target_acceptance: float | None = None
     max_tree_depth: int | None = None
     metric: str = "diag"
+    feature: str | None = None
 
     @property
     def num_draws(self) -> int:
@@ -93,6 +94,11 @@ class Plan:
         given = isinstance(self.alpha, float | int) and self.alpha == 0
         return given and (self.repellence is None or "alpha" not in self.repellence)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether `repellence` replaces all tuned settings: they belong to the tuned surrogate."""
+        return self.repellence is not None and "surrogate" in self.repellence
+
     def rebalances(self, dim: int) -> bool:
         """Whether the plain kernel runs, and its draws are rebalanced or resampled in the end.
 
@@ -108,7 +114,7 @@ class Plan:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""
         if self.keep.keep != "draws":
             return "the batches of its moments depend on num_samples"
-        if self.rebalances(dim) or self.is_plain or self.repellence is not None:
+        if self.rebalances(dim) or self.is_plain or self.is_replaced:
             return None
         return "the loop that repels its draws is tuned for num_samples"
 
@@ -123,8 +129,14 @@ class Plan:
                 max_tree_depth=self.max_tree_depth,
                 metric=self.metric,
             )
-        aim = self.target_acceptance
-        return Discrete(self.kernel, self.space, differences, self.step_size, aim)
+        return Discrete(
+            self.kernel,
+            self.space,
+            differences,
+            self.step_size,
+            self.target_acceptance,
+            self.feature or (None if self.is_replaced else (self.repellence or {}).get("feature")),
+        )
 
     def settings(self) -> dict[str, Any]:
         """The plan as plain values, for files."""
@@ -161,7 +173,7 @@ class Plan:
             raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
-        if self.keep.base and given is not None and given.get("frame") != "moving":
+        if self.keep.base and self.is_replaced and (given or {}).get("frame") != "moving":
             raise ValueError(
                 "base=True needs frame='moving' in repellence; else no base chain is run"
             )

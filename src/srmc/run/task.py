@@ -34,8 +34,9 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     repellence = _repellence(plan, tuner, tuned)
     repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
-    is_tuned = plan.repellence is None and "surrogate" in repellence
+    is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
+    with_features = with_features and plan.repellence is None
 
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
@@ -57,10 +58,11 @@ def plain_builder(
 
 
 def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
-    """The keywords of `repel`: those given, or those that the tuner chose."""
+    """The keywords of `repel`: those given, and else those that the tuner chose."""
     axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
-    if plan.repellence is not None:
-        return axis | plan.repellence | ({} if plan.is_auto else {"alpha": plan.alpha})
+    given = plan.repellence or {}
+    if plan.is_replaced:
+        return axis | given | ({} if plan.is_auto else {"alpha": plan.alpha})
     is_on = bool(tuner.is_on(tuned.loop))
     if not plan.is_auto:
         is_on = isinstance(plan.alpha, Strength) or float(plan.alpha) > 0
@@ -68,7 +70,8 @@ def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
         warn_of_offset(tuned.loop, plan.is_auto)
     if not is_on:
         return {"alpha": 0.0}
-    return tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
+    own = tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
+    return own | {k: v for k, v in given.items() if k != "alpha" or plan.is_auto}
 
 
 def dim_of(positions: Position) -> int:

@@ -17,6 +17,7 @@ from srmc.core.state import RepelState
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.checks import is_biased
+from srmc.discrete.features import check_kind
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.tune import rule
@@ -68,6 +69,8 @@ class Discrete:
         The step size of DLP; found in warm-up if not given.
     target_acceptance
         The acceptance rate of DLP to aim at; that of `rule` if not given.
+    feature
+        What the history averages; chosen if not given.
     """
 
     kernel: str
@@ -75,9 +78,12 @@ class Discrete:
     differences: Differences | None = None
     step_size: float | None = None
     target_acceptance: float | None = None
+    feature: str | None = None
 
     def __post_init__(self) -> None:
         check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
+        if self.feature is not None:
+            check_kind(self.feature, self.space)
 
     @property
     def no_loop(self) -> SiteLoop:
@@ -96,7 +102,7 @@ class Discrete:
         check_count("num_steps", num_steps, at_least=100)
         half = num_steps // 2
         keys = jax.random.split(rng_key, len(positions))
-        sites = Sites(logdensity_fn, self.space, None, None, self.differences)
+        sites = self.sites(logdensity_fn)
         first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
         self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
         if measures:
@@ -124,6 +130,10 @@ class Discrete:
             gradients=spent + more + cost * len(features),
             extra_gradients=cost * draws.shape[1],
         )
+
+    def sites(self, logdensity_fn: LogDensity) -> Sites:
+        """The log density with the feature that the history averages."""
+        return Sites(logdensity_fn, self.space, None, self.feature, self.differences)
 
     @property
     def _tunes(self) -> bool:
@@ -182,8 +192,8 @@ class Discrete:
         return states.position, jnp.swapaxes(path, 0, 1), spent
 
     def is_biased(self, logdensity_fn: LogDensity, position: Array) -> bool:
-        """Whether the default feature is known not to have mean 0."""
-        kind = Sites(logdensity_fn, self.space, None, None, self.differences).chosen(position)
+        """Whether the feature is known not to have mean 0."""
+        kind = self.sites(logdensity_fn).chosen(position)
         return is_biased(kind, logdensity_fn, self.space, position)
 
     def measure(
@@ -239,9 +249,9 @@ class Discrete:
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
     ) -> SamplingAlgorithm:
         """The kernel with these parameters, repelled."""
+        own = {"space": self.space, "differences": self.differences, "feature": self.feature}
         given = {} if self.step_size is None else {"step_size": self.step_size}
-        where = {"space": self.space, "differences": self.differences}
-        return BUILDERS[self.kernel](logdensity_fn, **where, **given, **parameters, **repellence)
+        return BUILDERS[self.kernel](logdensity_fn, **own | given | {**parameters} | repellence)
 
     def features(self, state: RepelState, loop: SiteLoop) -> None:
         """Nothing, since the errors of discrete runs come from batch means."""
