@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 import srmc
 
@@ -80,3 +81,23 @@ def test_shapes_are_checked():
     _, report = srmc.rebalance(x, score, logdensity_fn=log_density, report=True)
     with pytest.raises(ValueError, match="values must be"):
         srmc.rebalanced_error(x[:, :10], x, x, report)
+
+
+def test_intervals_cover_where_tails_are_heavy():
+    """A map does less there than its features promise, which the moved draws show."""
+    shape, held = 0.2, {"promised": [], "seen": []}
+    density = lambda x: jnp.sum(shape * x - jnp.exp(x))
+    for seed in range(4):
+        x = np.asarray(jax.random.loggamma(jax.random.key(seed), shape, (4, 500, 10)), np.float32)
+        s = shape - np.exp(x)
+        gradient = jax.grad(density)
+        moved, report = srmc.rebalance(x, gradient, s, logdensity_fn=density, report=True)
+        summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
+        off = np.abs(summary["mean"] - digamma(shape))
+        held["promised"].append(off < 1.96 * srmc.rebalanced_error(x, x, s, report))
+        held["seen"].append(off < 1.96 * summary["error"])
+        same = srmc.rebalanced_error(x, x, s, report, moved=moved)
+        np.testing.assert_allclose(summary["error"], same, rtol=1e-6)
+        assert np.mean(summary["error"] / srmc.metrics.batch_means_error(x)) < 0.8
+    assert np.mean(held["promised"]) < 0.75  # so that the test has power
+    assert np.mean(held["seen"]) > 0.9
