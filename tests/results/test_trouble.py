@@ -1,11 +1,14 @@
 """A run that has failed says so."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import srmc
+from srmc.results.trouble import troubles
 
 SHORT = {"num_warmup": 300, "num_samples": 300, "progress": False}
 
@@ -50,3 +53,9 @@ def test_a_sound_run_says_nothing(recwarn):
         srmc.targets.gaussian(2), num_warmup=500, num_samples=2000, num_chains=4, progress=False
     )
     assert result.warnings == []
+    energy = np.random.default_rng(0).normal(size=(4, 2000)).cumsum(axis=1)
+    stats = result.stats | {"energy": np.where(np.arange(4)[:, None] < 2, energy, 1.0)}
+    slow = dataclasses.replace(result, kept=result.kept._replace(stats=stats))
+    (told,) = troubles(slow)
+    assert "the energy changes slowly in chains 0, 1: E-BFMI is 0.00" in told
+    assert "Reparametrise" in told

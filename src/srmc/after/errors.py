@@ -84,6 +84,10 @@ def rebalanced_error(
             f"{given.shape}, {x.shape} and {s.shape}"
         )
     features = active_features(x, s, report.form, report.left)
+    if moved is not None and np.shape(moved) != given.shape:
+        raise ValueError(
+            f"moved must have the shape of values, {given.shape}, got {np.shape(moved)}"
+        )
     flat = given.reshape(*given.shape[:2], -1)
     after = None if moved is None else np.asarray(moved, float).reshape(flat.shape)
     return error_beside(flat, features, after).reshape(given.shape[2:])
