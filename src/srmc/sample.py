@@ -48,6 +48,9 @@ def sample(
     initial_position: Any = None,
     step_size: float | None = None,
     num_integration_steps: int | None = None,
+    target_acceptance: float | None = None,
+    max_tree_depth: int | None = None,
+    metric: str = "diag",
     shared_history: bool = True,
     repellence: dict[str, Any] | None = None,
     thin: int = 1,
@@ -90,11 +93,20 @@ def sample(
         Step size of the kernel; found in warm-up if not given.
     num_integration_steps
         Number of leapfrog steps of HMC; 10 if not given.
+    target_acceptance
+        The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
+        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+    max_tree_depth
+        The largest tree depth of NUTS; 10 if not given.
+    metric
+        The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
+        that are not many; or "low_rank", for correlations along a few directions of many.
     shared_history
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
     repellence
-        Keywords of `srmc.repel` in place of the tuned ones, such as `srmc.paper_settings()`.
+        Keywords of `srmc.repel` in place of the tuned ones; the others stay tuned. A `surrogate`,
+        as in `srmc.paper_settings()`, replaces all of them.
     thin
         Keep every `thin`-th draw.
     keep
@@ -110,8 +122,8 @@ def sample(
     progress
         Whether to show a progress bar on a terminal.
     **parts
-        Fields of `srmc.Model` (`data`, `space`, `differences`) and of `srmc.Keep` (`statistics`,
-        `base`) may be given directly.
+        Fields of `srmc.Model` (`data`, `space`, `differences`, `feature`, `dims`, `coords`) and of
+        `srmc.Keep` (`statistics`, `base`) may be given directly.
 
     Notes
     -----
@@ -133,10 +145,14 @@ def sample(
         seed=seed,
         step_size=step_size,
         num_integration_steps=num_integration_steps,
+        target_acceptance=target_acceptance,
+        max_tree_depth=max_tree_depth,
+        metric=metric,
         shared_history=shared_history,
         repellence=repellence,
         keep=kept_parts,
         space=space,
+        feature=whole.feature,
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
@@ -185,7 +201,8 @@ def _kept_of(
 
 def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:
     """The model and what is kept, from however they were given."""
-    of_model = {k: v for k, v in parts.items() if k in ("data", "space", "differences")}
+    fields = [field.name for field in dataclasses.fields(Model)[1:]]
+    of_model = {k: v for k, v in parts.items() if k in fields}
     of_keep = {k: v for k, v in parts.items() if k not in of_model}
     unknown = [k for k in of_keep if k not in ("statistics", "base")]
     if unknown:

@@ -1,5 +1,7 @@
 """A run that has failed says so."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +55,12 @@ def test_a_sound_run_says_nothing(recwarn):
         srmc.targets.gaussian(2), num_warmup=500, num_samples=2000, num_chains=4, progress=False
     )
     assert result.warnings == []
+    energy = np.random.default_rng(0).normal(size=(4, 2000)).cumsum(axis=1)
+    stats = result.stats | {"energy": np.where(np.arange(4)[:, None] < 2, energy, 1.0)}
+    slow = dataclasses.replace(result, kept=result.kept._replace(stats=stats))
+    (told,) = troubles(slow)
+    assert "the energy changes slowly in chains 0, 1: E-BFMI is 0.00" in told
+    assert "Reparametrise" in told
 
 
 def told(result, words):

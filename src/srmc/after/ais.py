@@ -184,7 +184,13 @@ class _Path(NamedTuple):
     ) -> _Particle:
         """The particles at the end of the path, one per key."""
         x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)
-        states = jax.vmap(self.build(self.between(self.betas[-1])).init)(x, keys)
+        algorithm = self.build(self.between(self.betas[-1]))
+        if (space := getattr(algorithm, "space", None)) is not None:
+            try:
+                space.as_state(x)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"sample_base must draw states of {space}: {error}") from None
+        states = jax.vmap(algorithm.init)(x, keys)
         zeros = jnp.zeros(len(keys), self.betas.dtype)
         rates = jnp.zeros((len(keys), self.length))
         particles = _Particle(states.position, zeros, _memory(states), rates, zeros != 0)

@@ -79,7 +79,7 @@ def _resampled_draws(
 ) -> tuple[np.ndarray, dict[str, np.ndarray], list[Report]]:
     """The draws that stand for all, the features that they balance, and a report."""
     states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
-    found = resample(problem.logdensity_fn, tuner.space, tuner.differences, states)
+    found = resample(tuner.sites(problem.logdensity_fn), states)
     chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
     return chosen, {"features": found.phi.astype(x.dtype)}, [found.report]
 

@@ -159,7 +159,7 @@ def _moved(
         )
     kept = {name: x for name, x in named.items() if name in known}
     posterior = replaced(plain.drop_vars(left), kept)
-    return {"posterior": posterior} | _log_likelihood(groups, problem, moved, unravel), done
+    return {"posterior": posterior} | _log_likelihood(groups, problem, named), done
 
 
 def _rebalanced(
@@ -191,13 +191,13 @@ def _rebalanced(
     return moved, Improvement(method, found.form, found.reason, found.gradients, **ratios)
 
 
-def _log_likelihood(groups: Groups, problem: Problem, moved: Any, unravel: Any) -> Groups:
+def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
     """The log likelihood at the moved draws, if the trace has one and the model knows it."""
     plain = groups.get("log_likelihood")
     if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
         return {}
-    compute = problem.inverse.log_likelihood
-    found = over_draws(lambda z: compute(unravel(z)), moved)
+    given = {name: named[name] for name in problem.inverse.names}
+    found = over_draws(problem.inverse.log_likelihood, given)
     known = values_of(plain)
     if any(name not in found or found[name].shape != x.shape for name, x in known.items()):
         return {}

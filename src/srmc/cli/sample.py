@@ -80,6 +80,15 @@ def sample(
     num_integration_steps: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
     ] = None,
+    target_acceptance: Annotated[
+        float | None, typer.Option(help="The acceptance rate that sets the step size.")
+    ] = None,
+    max_tree_depth: Annotated[
+        int | None, typer.Option(min=1, help="The largest tree depth of NUTS; 10 if not given.")
+    ] = None,
+    metric: Annotated[
+        Literal["diag", "dense", "low_rank"], typer.Option(help="The metric of HMC and NUTS.")
+    ] = "diag",
     shared_history: Annotated[
         bool, typer.Option(help="One history for all chains, or one for each.")
     ] = True,

@@ -34,6 +34,12 @@ class SiteKernel(Protocol):
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]: ...
 
 
+class OnSites(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
+    """A `SamplingAlgorithm` that knows its space."""
+
+    space: Space
+
+
 def repel_sites(
     algorithm: SiteKernel,
     logdensity_fn: LogDensity,
@@ -69,7 +75,9 @@ def repel_sites(
         make_memory(precondition, **history),
         is_plain(history["alpha"]),
     )
-    return SamplingAlgorithm(_start(parts, space), _step(parts))
+    out = OnSites(_start(parts, space), _step(parts))
+    out.space = space
+    return out
 
 
 class SiteParts(NamedTuple):

@@ -15,7 +15,7 @@ from srmc.models.problem import Problem
 from srmc.results.result import Result
 from srmc.sample import sample as srmc_sample
 
-STATS = ("acceptance_rate", "diverging", "alpha", "gradients", "is_finite", "is_hot")
+STATS = ("acceptance_rate", "diverging", "energy", "alpha", "gradients", "is_finite", "is_hot")
 
 
 def sample(

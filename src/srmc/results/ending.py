@@ -76,6 +76,8 @@ class Ending(NamedTuple):
             about=about | {"rebalancing": [as_record(report) for report in reports]},
             shared_history=plan.shared_history,
             interrupted=done < plan.num_draws or stop.signal is not None,
+            labels=self.problem.labels,
+            problem=self.problem,
         )
         result.about["warnings"] = known + troubles(result)
         return result

@@ -13,6 +13,8 @@ from srmc._checks import as_numbers
 from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import effective_size
+from srmc.models.labels import Labels
+from srmc.models.problem import Problem
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
@@ -39,12 +41,21 @@ class Result:
         Whether the chains shared one history, or were rebalanced together.
     interrupted
         Whether the run was stopped before its end.
+    labels
+        The dims and coords of the variables, and the data of the model.
+    problem
+        The model itself, which is not saved.
     """
 
     kept: Kept
     about: dict[str, Any]
     shared_history: bool = True
     interrupted: bool = False
+    labels: Labels = dataclasses.field(default_factory=Labels)
+    problem: Problem | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "problem": None}  # functions cannot be pickled
 
     @staticmethod
     def of_rebalanced(
@@ -101,8 +112,9 @@ class Result:
 
         In a run that kept moments, they are averages over up to 64 batches of draws. The names
         are acceptance_rate, diverging, alpha, theta_norm, exponent, gradients, hvps, is_finite,
-        is_hot, is_stable and gain. Tuned repelled runs also have features (chain, draw, k):
-        functions with mean 0 that the history averages, scores first.
+        is_hot, is_stable, gain, lp and energy. `lp` is the log density of the plain chain and
+        `energy` the Hamiltonian of HMC and NUTS; see `metrics.bfmi`. Tuned repelled runs also have
+        features (chain, draw, k): functions with mean 0 that the history averages, scores first.
         """
         return self.kept.stats
 
@@ -189,7 +201,7 @@ class Result:
         for name, m in ((self.kept.base_moments if base else self.moments) or {}).items():
             mean = m["mean"].mean(axis=0)
             sd = np.sqrt(m["variance"].mean(axis=0) + m["mean"].var(axis=0))
-            for label, index in labels(name, mean.shape):
+            for label, index in labels(name, mean.shape, self.labels):
                 rows[label] = (mean[index], sd[index], m["error"][index])
         return rows
 
@@ -199,7 +211,7 @@ class Result:
         for name, array in ((self.base or {}) if base else self.draws).items():
             plain = (self.base or {}).get(name, array)
             for (names, block), (_, before) in zip(
-                blocks(name, array), blocks(name, plain), strict=True
+                blocks(name, array, self.labels), blocks(name, plain), strict=True
             ):
                 of_mean, of_sd, of_quantiles = errors.of_all(block, before, QUANTILES)
                 columns = (
@@ -256,11 +268,17 @@ class Result:
             raise ValueError(f"path must be a file in an existing folder, got {path}")
         write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
 
-    def to_arviz(self) -> Any:
-        """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree."""
-        from srmc.results.netcdf import to_arviz
+    def to_arviz(self, log_likelihood: bool = False) -> Any:
+        """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree.
 
-        return to_arviz(self)
+        It has the dims, coords and data of the model, and with `log_likelihood` the log likelihood
+        of each observation, for `az.loo`. What ArviZ computes from a Markov chain, mcse, ess and
+        r_hat, holds for the group posterior_plain, the draws before they were rebalanced or
+        repelled, and so do sample_stats. The errors of the draws themselves are in `summary()`.
+        """
+        from srmc.results.trace import to_arviz
+
+        return to_arviz(self, log_likelihood)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
@@ -269,16 +287,22 @@ class Result:
         save(self, as_path("path", path))
 
 
-def labels(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The name of each entry of an array, such as `theta[3]`, with its index."""
+def labels(
+    name: str, shape: tuple[int, ...], known: Labels | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The name of each entry of an array, such as `theta[3]` or `mu[london]`, with its index."""
+    axes = (known or Labels()).along(name, shape)
     for index in np.ndindex(shape):
-        yield (f"{name}[{','.join(map(str, index))}]" if index else name), index
+        place = ",".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
+        yield (f"{name}[{place}]" if index else name), index
 
 
-def blocks(name: str, array: Any) -> Iterator[tuple[list[str], np.ndarray]]:
+def blocks(
+    name: str, array: Any, known: Labels | None = None
+) -> Iterator[tuple[list[str], np.ndarray]]:
     """The coordinates of draws, as many at a time as memory allows, as arrays (chain, draw, k)."""
     shape = array.shape[2:]
-    names = [label for label, _ in labels(name, shape)]
+    names = [label for label, _ in labels(name, shape, known)]
     size = int(np.prod(shape[1:])) if shape else 1
     rows = max(1, NUMBERS_AT_ONCE // (array.shape[0] * array.shape[1] * size))
     for start in range(0, shape[0] if shape else 1, rows):

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from srmc.metrics.convergence import rank_r_hat
+from srmc.metrics.convergence import bfmi, rank_r_hat
 from srmc.metrics.errors import effective_size
 from srmc.results.result import Result, blocks
 
 MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021)
 FEW = 100  # independent draws, below which errors from one run are poor
-DEEPEST = 2**10 - 1  # gradients of a NUTS step whose tree is as deep as it may be
+DEPTH = 10  # the largest depth of a tree of NUTS, unless another is asked for
+LOW_ENERGY = 0.3  # E-BFMI below which chains may miss the tails (Betancourt, 2016)
 FEWEST = 4  # draws per chain, below which there are no errors
 WEAK = 0.5  # mean over largest alpha, below which the guard made repellence weak
 SHOWN = 1000  # coordinates that are looked at
@@ -50,7 +51,8 @@ def _of_steps(result: Result) -> Iterator[str]:
     if diverging:
         yield (
             f"{diverging:,} of {steps:,} draws came after a divergence, so that parts of the "
-            "target may be missing. Reparametrise the model (non-centred), or use smaller steps"
+            "target may be missing. Reparametrise the model (non-centred), or use smaller steps "
+            "(target_acceptance=0.95)"
         )
     refused = steps - result.total("is_finite")
     if refused > 0.1 * steps:
@@ -58,13 +60,31 @@ def _of_steps(result: Result) -> Iterator[str]:
             f"{refused / steps:.0%} of the draws came after a proposal whose density or acceptance "
             "was 0 or not finite. Use unbounded parameters, or smaller steps"
         )
-    if result.about["settings"]["kernel"] == "nuts" and result.about["settings"]["thin"] == 1:
-        deep = np.mean(np.asarray(result.stats["gradients"]) >= DEEPEST)
+    if result.about["settings"]["thin"] == 1:
+        yield from _of_trajectories(result)
+
+
+def _of_trajectories(result: Result) -> Iterator[str]:
+    settings = result.about["settings"]
+    if settings["kernel"] == "nuts":
+        depth = settings.get("max_tree_depth") or DEPTH
+        deep = np.mean(np.asarray(result.stats["gradients"]) >= 2**depth - 1)
         if deep > 0.01:
             yield (
-                f"{deep:.0%} of the NUTS steps reached the largest tree depth, 10, which is slow. "
-                "Rescale or reparametrise the model, or run a longer warm-up"
+                f"{deep:.0%} of the NUTS steps reached the largest tree depth, {depth}, which is "
+                'slow. Rescale or reparametrise the model, use metric="dense" or a larger '
+                "max_tree_depth, or run a longer warm-up"
             )
+    if result.moments is not None:
+        return
+    fractions = bfmi(result.stats["energy"])
+    low = np.flatnonzero(fractions < LOW_ENERGY)
+    if len(low):
+        yield (
+            f"the energy changes slowly in chains {', '.join(map(str, low))}: E-BFMI is "
+            f"{fractions[low].min():.2f}, and should be above {LOW_ENERGY}, so that the tails may "
+            "be missed. Reparametrise the model (non-centred), or run a longer warm-up"
+        )
 
 
 def _of_the_loop(result: Result) -> Iterator[str]:
@@ -124,7 +144,7 @@ def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, np.
     found: list[tuple[Any, Any]] = []
     moved = np.zeros(len(result.stats["alpha"]), bool)
     for name, array in (result.base or result.draws).items():
-        for labels, block in blocks(name, array):
+        for labels, block in blocks(name, array, result.labels):
             x = block[..., : SHOWN - len(names)]
             with np.errstate(all="ignore"):
                 found.append((rank_r_hat(x), effective_size(x)))
