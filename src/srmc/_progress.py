@@ -4,18 +4,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 Show = Callable[..., None]
 
 
@@ -25,6 +13,21 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
 
     The bar of a phase whose total is None pulses until the total is given.
     """
+    if not shown:
+        yield quiet
+        return
+    from rich.console import Console  # which takes a while, and is not needed without a bar
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns: tuple[Any, ...] = (
         SpinnerColumn(),
         TextColumn("{task.description:9}"),
@@ -35,7 +38,7 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
         TextColumn("{task.fields[remark]}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not shown, refresh_per_second=5) as progress:
+    with Progress(*columns, console=console, refresh_per_second=5) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int | None, remark: str = "") -> None:

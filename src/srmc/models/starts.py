@@ -37,7 +37,7 @@ def find_starts(
         positions = stack_positions([initial_position] * num_chains)
     positions = _in_one_precision(positions)
     check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
-    finite = jax.jit(jax.vmap(_is_good(logdensity_fn)))(positions)
+    finite = _are_good(logdensity_fn)(positions)
     if not jnp.all(finite):
         bad = [int(chain) for chain in jnp.flatnonzero(~finite)]
         where = jax.tree.map(lambda x: x[bad[0]], positions)
@@ -179,3 +179,9 @@ def _in_one_precision(position: Position) -> Position:
 
 def _is_good(logdensity_fn: LogDensity) -> Callable[[Position], Bool[Array, ""]]:
     return lambda x: all_finite(jax.value_and_grad(logdensity_fn)(x))
+
+
+@remembered
+def _are_good(logdensity_fn: LogDensity) -> Callable[[Position], Bool[Array, " chain"]]:
+    program: Callable[..., Any] = jax.jit(jax.vmap(_is_good(logdensity_fn)))
+    return program

@@ -106,7 +106,8 @@ def windowed(
         close = lambda w: _like(
             w, Windows(begin_step(final_step(w.averaging)), final_metric(w.metric))
         )
-        return jax.lax.cond(stage[1] == 1, close, lambda w: w, _like(windows, learned))
+        closed: Windows = jax.lax.cond(stage[1] == 1, close, lambda w: w, _like(windows, learned))
+        return closed
 
     def with_parameters(own: dict[str, Any]) -> SamplingAlgorithm:
         kernel = lambda step_size, metric: build(
@@ -115,16 +116,9 @@ def windowed(
 
         def init(position: Position, rng_key: PRNGKey | None = None) -> AdaptingState:
             fixed = kernel(own["step_size"], own["inverse_mass_matrix"])
-            metric = own["inverse_mass_matrix"]
-            start = Windows(begin_step(FIRST_STEP), begin_metric(metric.size))
-            real = jnp.zeros(()).dtype
-            windows = jax.tree.map(
-                lambda x: jnp.asarray(
-                    x, jnp.int32 if jnp.issubdtype(jnp.result_type(x), int) else real
-                ),
-                start,
-            )
-            return AdaptingState(fixed.init(position, rng_key), windows)
+            metric = begin_metric(own["inverse_mass_matrix"].size)
+            start = Windows(begin_step(FIRST_STEP), metric)
+            return AdaptingState(fixed.init(position, rng_key), jax.tree.map(_strong, start))
 
         def step(rng_key: PRNGKey, state: AdaptingState) -> tuple[AdaptingState, RepelInfo]:
             windows, adapts = state.windows, own["adapts"]
@@ -144,6 +138,12 @@ def windowed(
         return SamplingAlgorithm(init, step)
 
     return with_parameters
+
+
+def _strong(x: Any) -> Array:
+    """A number as an array of the current precision, as which it can be carried in a loop."""
+    is_whole = jnp.issubdtype(jnp.result_type(x), jnp.integer)
+    return jnp.asarray(x, (jnp.zeros((), int) if is_whole else jnp.zeros(())).dtype)
 
 
 def _like(old: Windows, new: Windows) -> Windows:
