@@ -23,8 +23,8 @@ SHARING = ("nuts", "hmc")  # which warm up by themselves, not by another kernel
 
 
 def is_shared(plan: Plan, dim: int) -> bool:
-    """Whether warm-up and sampling run one program: plain chains, all tuned by one process."""
-    few = plan.num_chains <= rule.NUM_PILOTS and jax.process_count() == 1
+    """Whether warm-up and sampling run one program: plain chains, all of which are tuned."""
+    few = plan.num_chains <= rule.NUM_PILOTS
     alone = plan.is_plain and plan.repellence is None
     return few and plan.kernel in SHARING and (alone or plan.rebalances(dim))
 
@@ -72,21 +72,23 @@ def adapt(
     build = _builder(tuner, problem.logdensity_fn)
     record = _record(problem, plan, dim_of(positions))
     task = Task(build, first, rng_key, layout, record)
-    spent = 0
     states = start(task, rng_key, positions)
+    spent = np.zeros(sum(map(len, layout.chains)), int)
     for chunk in chunks(task, states, plan.num_warmup, room=plan.num_draws):
         stop.wait_for(())
-        states, spent = chunk.carry, spent + int(chunk.stats.gradients.sum())
-    last = layout.collect(states)
-    step_size = np.median(last.windows.step_size) if plan.step_size is None else plan.step_size
+        states, spent = chunk.carry, spent + chunk.stats.gradients.sum(axis=0)
+    mine = layout.collect(states)
+    found = mine.position, mine.windows.step_size, mine.windows.inverse_mass_matrix, spent
+    last, steps, metrics, spent = layout.of_all_processes(jax.tree.map(np.asarray, found))
+    step_size = np.median(steps) if plan.step_size is None else plan.step_size
     return Tuned(
-        positions=last.position,
+        positions=last,
         parameters={
             "step_size": np.asarray(step_size, first["step_size"].dtype),
-            "inverse_mass_matrix": np.mean(last.windows.inverse_mass_matrix, axis=0),
+            "inverse_mass_matrix": np.mean(metrics, axis=0),
         },
         loop=tuner.no_loop,
-        gradients=spent,
+        gradients=int(spent.sum()),
         extra_gradients=0,
     )
 
