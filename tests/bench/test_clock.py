@@ -55,5 +55,5 @@ def test_a_process_reports_its_calls_and_its_memory(monkeypatch):
 
 def test_an_unknown_model_is_refused():
     out = CliRunner().invoke(app, ["bench", "clock", "--model", "nothing"])
-    assert out.exit_code == 1
+    assert out.exit_code == 2
     assert "nothing" in out.output
