@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import blackjax
@@ -48,7 +48,7 @@ def clock(
         raise ValueError(f"models must be among {', '.join(MODELS)}, got {unknown}")
     kernels = KERNELS[2:] if quick else KERNELS
     num_steps, repeats = (20, 2) if quick else (num_steps, repeats)
-    jobs: list[tuple[str, Callable[[], list[dict[str, Any]]]]] = []
+    jobs: list[tuple[str, Callable[[], Iterable[dict[str, Any]]]]] = []
     for name in names:
         run = _in_turn if quick else _in_processes
         jobs.append((f"calls, {name}", functools.partial(run, name, rounds)))
@@ -185,9 +185,8 @@ def _gradients_alone(logp: LogDensity, starts: Starts, count: int) -> Callable[[
     return lambda: run(starts)
 
 
-def _memory() -> list[dict[str, Any]]:
+def _memory() -> Iterator[dict[str, Any]]:
     """The peak of memory of a run in a process of its own, above that of JAX and this library."""
-    rows = []
     for dim, size in MEMORY.items():
         for keep in ("draws", "moments"):
             asked = {"library": "srmc", "model": f"normal-{dim}", "size": size, "count": 1}
@@ -196,8 +195,7 @@ def _memory() -> list[dict[str, Any]]:
             row = {"kind": "memory", "dim": dim, "keep": keep} | size._asdict()
             kept = 4 * dim * size.samples * size.chains if keep == "draws" else 8 * dim
             more = {"kept_megabytes": kept / 2**20, "seconds": out["seconds"][0]}
-            rows.append(row | {k: out[k] for k in ("megabytes", "megabytes_before")} | more)
-    return rows
+            yield row | {k: out[k] for k in ("megabytes", "megabytes_before")} | more
 
 
 def _imports() -> list[dict[str, Any]]:
