@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc._checks import as_numbers
 from srmc._types import Float, Int
 from srmc.after.as_chains import as_chains
 from srmc.after.report import Report, Residual
@@ -66,7 +67,9 @@ def rebalanced_error(
     Errors in the shape of one value: mean over the rebalanced draws ± 1.96 × error is a 95%
     interval.
     """
-    given = np.asarray(values, float)
+    if not isinstance(report, Report):
+        raise TypeError(f"report must be that of srmc.rebalance(..., report=True), got {report!r}")
+    given = as_numbers("values", values)
     x, s = as_chains("draws", draws), as_chains("scores", scores)
     if x.shape != s.shape or given.shape[:2] != x.shape[:2]:
         raise ValueError(

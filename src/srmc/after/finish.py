@@ -68,7 +68,7 @@ def _moved_draws(
         Batched("the log density", density, x, ()),
     )
     try:
-        exact = plan.kernel not in UNADJUSTED
+        exact = plan.kernel not in UNADJUSTED  # as far as is known
         return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
         return [_untouched(run, error)]

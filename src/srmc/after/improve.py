@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_flag
 from srmc._types import Float, LogDensity
 from srmc.after.assumption import check_assumption
 from srmc.after.explain import (
@@ -118,8 +119,8 @@ def improve(
     groups = groups_of(trace)
     if PLAIN in groups:
         raise ValueError(f"trace must not be improved already, but it has a group {PLAIN}")
-    if not isinstance(report, bool):
-        raise TypeError(f"report must be True or False, got {report!r}")
+    check_flag("report", report)
+    check_flag("progress", progress)
     if model is None:
         new, done = _weighted(groups, z_grad)
     elif z_grad is not None:

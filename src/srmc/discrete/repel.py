@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
@@ -92,6 +93,7 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
         if not parts.is_alone:
             parts.sites.check_feature(x)
         zeros = jnp.zeros_like(x)
+        jax.eval_shape(parts.memory.precondition, zeros)  # refuses what does not suit theta
         bent = parts.sites.bent(zeros, jnp.zeros(()))
         inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
         feature = zeros

@@ -1,11 +1,11 @@
 """R-hat, equal to ArviZ's, which takes a second to import."""
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from srmc._types import Float, PyTree
+from srmc.metrics._draws import as_draws, over_leaves
 
 
 def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
@@ -21,12 +21,12 @@ def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
     """
 
     def one(leaf: ArrayLike) -> Float[np.ndarray, "..."]:
-        x = np.asarray(leaf, float)
-        if x.ndim < 2 or x.shape[0] < 2 or x.shape[1] < 4:
+        x = as_draws(leaf)
+        if x.shape[0] < 2 or x.shape[1] < 4:
             raise ValueError(f"draws must be of at least 2 chains and 4 draws, got shape {x.shape}")
         return rank_r_hat(x.reshape(*x.shape[:2], -1)).reshape(x.shape[2:])
 
-    return jax.tree.map(one, draws)
+    return over_leaves(one, draws)
 
 
 def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:

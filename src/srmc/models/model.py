@@ -45,7 +45,11 @@ class Model:
             raise TypeError("model must not be a srmc.Model itself; give all its parts at once")
         if self.space is not None and not isinstance(self.space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
+        if self.differences is not None and not callable(self.differences):
+            raise TypeError(f"differences must be a function of a state, got {self.differences!r}")
         own = self.own_space
+        if self.differences is not None and own is None:
+            raise ValueError("differences are for a discrete space; say which with space")
         if self.space is not None and own is not None and self.space != own:
             raise ValueError(f"space must be that of the target, {own}, got {self.space}")
 
@@ -116,7 +120,12 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
             "model must be a log density, a target, or a model of NumPyro, PyMC or BridgeStan, got "
             f"{model!r}"
         )
-    elif data is not None or is_text or has_sites(model):
+    elif is_text and data is None and not has_sites(model):
+        raise ValueError(
+            f"initial_position={initial_position!r} is for models of NumPyro and PyMC; for a "
+            "NumPyro model with arguments, give data"
+        )
+    elif data is not None or has_sites(model):
         found = from_numpyro(model, data, initial_position)
     elif initial_position is None:
         raise ValueError(
@@ -162,12 +171,16 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
             ) from error
         return dict(values)
     given = {name: jnp.asarray(values[name], float) for name in inverse.names}
-    found = inverse.unconstrain(given)
+    outside = (
+        "initial_position must be values of the model's variables inside their supports, got "
+        f"{dict(values)!r}"
+    )
+    try:
+        found = inverse.unconstrain(given)
+    except ValueError as error:  # NumPyro checks the parameters of the others' distributions
+        raise ValueError(f"{outside}: {error}") from None
     if is_concrete(found) and not all_finite(found):
-        raise ValueError(
-            "initial_position must be values of the model's variables inside their supports, got "
-            f"{dict(values)!r}"
-        )
+        raise ValueError(outside)
     return found
 
 

@@ -1,5 +1,6 @@
 """NumPyro models."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from srmc._checks import short
 from srmc._types import LogDensity, Position, PRNGKey
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
@@ -32,7 +34,7 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         from numpyro.infer.util import initialize_model
     except ImportError as error:
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
-    args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    args, kwargs = _arguments(model, data)
     seeded = handlers.seed(model, jax.random.key(0))
     _check_continuous(handlers.trace(seeded).get_trace(*args, **kwargs))
     prior = isinstance(start, str) and start == "prior"
@@ -73,6 +75,21 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
     )
     name = getattr(model, "__name__", "model")
     return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse)
+
+
+def _arguments(model: Callable[..., Any], data: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """The arguments of a model, by position or by name; refuse those that it does not take."""
+    if data is not None and not isinstance(data, tuple | list | Mapping):
+        raise TypeError(
+            "data must be the arguments of a NumPyro model, a tuple or a dictionary, such as "
+            f"data=(y,) for a model of y, got {short(data)}"
+        )
+    args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    try:
+        inspect.signature(model).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"data must be the arguments of the NumPyro model: {error}") from None
+    return args, kwargs
 
 
 def _check_continuous(trace: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from srmc._arviz import import_arviz
 from srmc.results.result import Result
 from srmc.run.keep import Kept
-from srmc.store.files import write_whole
+from srmc.store.files import as_path, write_whole
 
 NAME = "name_in_srmc"  # the attribute that holds a name that a file cannot
 OPTIONAL = ("posterior", "base", "scored", "moments", "base_moments", "covariance")
@@ -59,7 +59,7 @@ def save(result: Result, path: Path) -> None:
 
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a result that `Result.save` wrote."""
-    path = Path(path)
+    path = as_path("path", path)
     if not path.is_file():
         raise ValueError(f"path must be a file that Result.save wrote, got {path}")
     attrs = _read(path, None)[1]

@@ -4,18 +4,19 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc._checks import as_numbers
 from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import effective_size
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
+from srmc.store.files import as_path, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Result:
     """The draws of a run, or their moments.
 
@@ -53,7 +54,10 @@ class Result:
 
         All are (chain, draw, d). The name of the draws is "x".
         """
-        after, before, s = (np.asarray(v) for v in (draws, base, scores))
+        if not isinstance(report, Report):
+            raise TypeError(f"report must be that of srmc.rebalance, got {report!r}")
+        given = (("draws", draws), ("base", base), ("scores", scores))
+        after, before, s = (as_numbers(name, v) for name, v in given)
         if after.ndim != 3 or not after.shape == before.shape == s.shape:
             raise ValueError(
                 "draws, base and scores must have one shape, (chain, draw, d), got "
@@ -215,10 +219,22 @@ class Result:
     def _errors(self) -> Errors:
         return Errors.of(self.kept, self.about, self.shared_history)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Traces, running means and the history over time, as a figure, saved to `path` if given.
+    def __repr__(self) -> str:
+        from srmc.results.tables import in_one_line
 
-        The base chain is shown beside the draws if it was kept.
+        return f"<srmc.Result: {in_one_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        from srmc.results.tables import as_html
+
+        return as_html(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Traces, densities and running means as a figure, saved to `path` if given.
+
+        They are of the first coordinates that vary, of all chains; the plain draws are shown
+        beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
+        and the history fared. A notebook shows the figure as an image.
         """
         from srmc.results.plots import plot
 
@@ -226,6 +242,19 @@ class Result:
         if path is not None:
             figure.savefig(path, dpi=110)
         return figure
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of the run: an HTML file that needs no other file and no network.
+
+        It has the warnings, estimates with their errors beside those of the plain chain, traces,
+        densities, what rebalancing did, the cost, and how to repeat the run.
+        """
+        from srmc.results.page import page
+
+        path = as_path("path", path)
+        if not path.parent.is_dir():
+            raise ValueError(f"path must be a file in an existing folder, got {path}")
+        write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
 
     def to_arviz(self) -> Any:
         """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree."""
@@ -237,7 +266,7 @@ class Result:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
         from srmc.results.netcdf import save
 
-        save(self, Path(path))
+        save(self, as_path("path", path))
 
 
 def labels(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:

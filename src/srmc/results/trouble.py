@@ -12,6 +12,8 @@ from srmc.results.result import Result, blocks
 MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021)
 FEW = 100  # independent draws, below which errors from one run are poor
 DEEPEST = 2**10 - 1  # gradients of a NUTS step whose tree is as deep as it may be
+FEWEST = 4  # draws per chain, below which there are no errors
+WEAK = 0.5  # mean over largest alpha, below which the guard made repellence weak
 SHOWN = 1000  # coordinates that are looked at
 
 
@@ -21,7 +23,25 @@ class RunWarning(UserWarning):
 
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
-    return [*_of_steps(result), *_of_the_loop(result), *_of_chains(result)]
+    found = _of_the_density(result), _of_steps(result), _of_the_loop(result), of_chains(result)
+    return [text for some in found for text in some]
+
+
+def _of_the_density(result: Result) -> Iterator[str]:
+    scores = (result.kept.scored or {}).get("score")
+    if scores is None or not scores.size:
+        return
+    flat = np.flatnonzero(np.all(np.asarray(scores) == 0, axis=(0, 1)))
+    if len(flat):
+        which = "" if len(flat) == scores.shape[2] else f" in coordinate {_listed(flat)}"
+        yield (
+            f"the log density is flat{which}: its gradient was 0 at every draw. Unless it has "
+            "walls, it is improper, and the draws mean nothing. Give every parameter a proper prior"
+        )
+
+
+def _listed(numbers: np.ndarray, most: int = 10) -> str:
+    return ", ".join(map(str, numbers[:most])) + " ..." * (len(numbers) > most)
 
 
 def _of_steps(result: Result) -> Iterator[str]:
@@ -55,22 +75,38 @@ def _of_the_loop(result: Result) -> Iterator[str]:
             f"10 + d in {unstable:.0%} of the draws, which are not draws of the target. Use "
             'alpha="auto", a smaller alpha or gain, or srmc.watched(alpha)'
         )
+    alpha, hot = np.asarray(result.stats["alpha"], float), result.total("is_hot")
+    if hot and np.mean(alpha) < WEAK * np.max(alpha):
+        yield (
+            f"the guard lowered alpha at {hot:,} draws, to {np.mean(alpha):.2g} on average, since "
+            "the loop of history and kernel heated up: draws were repelled less than was asked "
+            f'for. Use alpha="auto", or an alpha well below {np.max(alpha):.2g}'
+        )
 
 
-def _of_chains(result: Result) -> Iterator[str]:
-    if result.kept.draws is None or result.about["num_draws"] < 4:
+def of_chains(result: Result) -> Iterator[str]:
+    """Warnings after which standard errors are not to be trusted."""
+    if result.kept.draws is None:
+        return
+    if result.about["num_draws"] < FEWEST:
+        yield (
+            f"there are fewer than {FEWEST} draws per chain, too few to tell whether the chains "
+            "have mixed, and for standard errors. Run longer"
+        )
         return
     names, r_hat, sizes, still = _convergence(result)
     if len(still):
+        accepted = float(np.mean(result.stats["acceptance_rate"][still]))
+        steps = "larger" if accepted > 0.5 else "smaller"
         yield (
-            f"chains {', '.join(map(str, still))} never moved. Start them elsewhere, run a longer "
-            "warm-up, or use smaller steps"
+            f"chains {', '.join(map(str, still))} never moved, and accepted {accepted:.0%} of "
+            f"their proposals. Use {steps} steps, start elsewhere, or run a longer warm-up"
         )
     worst = int(np.nanargmax(r_hat)) if np.any(np.isfinite(r_hat)) else None
     moved = len(still) < len(result.stats["alpha"])
     if worst is not None and r_hat[worst] > MIXED and moved:
         yield (
-            f"the chains have not mixed: R-hat of the plain chains is up to {r_hat[worst]:.2f} "
+            f"the chains have not mixed: R-hat of the plain chains is up to {r_hat[worst]:.3f} "
             f"({names[worst]}), and should be below {MIXED}. Run longer, or reparametrise; with "
             "separate modes try srmc.tempering"
         )

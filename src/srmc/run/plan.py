@@ -11,16 +11,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from srmc._checks import check_count, check_number, check_option, is_concrete
+from srmc._checks import (
+    check_count,
+    check_flag,
+    check_number,
+    check_option,
+    check_seed,
+    is_concrete,
+)
 from srmc._types import Array
-from srmc.core.repel import repel
+from srmc.core.repel import check_options
 from srmc.core.strength import Strength
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
 from srmc.store.draws import IN_MEMORY
 from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
-from srmc.tune.tuner import Alpha, Tuner
+from srmc.tune.own import OwnKernel
+from srmc.tune.tuner import Alpha, Tuner, check_alpha
 
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
@@ -55,15 +63,14 @@ class Keep:
             raise TypeError(
                 f"statistics must be a function of a draw's values, got {self.statistics!r}"
             )
-        if not isinstance(self.base, bool):
-            raise TypeError(f"base must be True or False, got {self.base!r}")
+        check_flag("base", self.base)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The settings of a run; the fields are keywords of `srmc.sample`."""
 
-    kernel: str
+    kernel: str | OwnKernel
     alpha: Alpha
     num_warmup: int
     num_samples: int
@@ -114,6 +121,7 @@ class Plan:
         """The tuner of the kernel."""
         if self.space is None:
             return Continuous(self.kernel, self.num_integration_steps, self.step_size)
+        assert isinstance(self.kernel, str)
         return Discrete(self.kernel, self.space, differences, self.step_size)
 
     def settings(self) -> dict[str, Any]:
@@ -121,6 +129,7 @@ class Plan:
         given = self.repellence
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return shown | {
+            "kernel": str(self.kernel),
             "alpha": describe(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
             "thin": self.keep.thin,
             "keep": self.keep.keep,
@@ -132,6 +141,8 @@ class Plan:
     def __post_init__(self) -> None:
         """Raise an error that names the argument if the plan cannot be carried out."""
         _make_plain(self)
+        if self.space is not None and not isinstance(self.kernel, str):
+            raise ValueError(f"kernel {self.kernel} is not for {self.space}; give its name")
         if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
@@ -139,15 +150,11 @@ class Plan:
             )
         self._check_numbers()
         self._check_steps()
-        if not isinstance(self.shared_history, bool):
-            raise TypeError(f"shared_history must be True or False, got {self.shared_history!r}")
+        check_flag("shared_history", self.shared_history)
         given = self.repellence
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
-        known = {*inspect.signature(repel).parameters, *SITE_OPTIONS}
-        unknown = [k for k in given or () if k not in known]
-        if unknown:
-            raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+        check_options(given or {}, SITE_OPTIONS)
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
         if self.keep.base and given is not None and given.get("frame") != "moving":
@@ -156,14 +163,11 @@ class Plan:
             )
 
     def _check_numbers(self) -> None:
-        if isinstance(self.alpha, str):
-            check_option("alpha", self.alpha, ("auto",))
-        elif not isinstance(self.alpha, Strength):
-            check_number("alpha", self.alpha, at_least=0.0)
+        check_alpha(self.alpha)
         check_count("num_warmup", self.num_warmup, at_least=100)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
-        check_count("seed", self.seed, at_least=0)
+        check_seed("seed", self.seed)
         if self.keep.thin > self.num_samples:
             raise ValueError(
                 f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
@@ -181,7 +185,7 @@ class Plan:
             if self.kernel not in WITH_LEAPFROGS:
                 raise ValueError(
                     "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
-                    f"got {self.kernel!r}"
+                    f"got {str(self.kernel)!r}"
                 )
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
+from srmc._checks import outputs_of
 from srmc._programs import remembered
 from srmc._types import Array, Float, LogDensity, Position, PRNGKey
 from srmc._versions import versions
@@ -17,7 +18,7 @@ from srmc.core.strength import Strength
 from srmc.models.problem import Problem, name_leaves
 from srmc.run.devices import lay_out
 from srmc.run.loop import ALL_CHAINS, Recorded, Task
-from srmc.run.plan import Plan
+from srmc.run.plan import Plan, describe
 from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
@@ -110,7 +111,7 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
         )
     names = list(map(str, values))
     if plan.keep.statistics is not None:
-        more = jax.eval_shape(plan.keep.statistics, values)
+        more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
             raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
         if taken := [name for name in more if name in values]:
@@ -142,6 +143,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
     return {
         "settings": plan.settings()
         | {
+            "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
             "rebalances": plan.rebalances(dim_of(positions)),
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",

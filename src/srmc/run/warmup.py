@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from srmc._progress import Show, quiet
 from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run import windows
@@ -27,6 +28,7 @@ def warm_up(
     positions: Position,
     store: Checkpoint | None,
     stop: Stop,
+    show: Show = quiet,
 ) -> Tuned:
     """Tune the chains, or load the tuned chains from the checkpoint.
 
@@ -36,7 +38,7 @@ def warm_up(
     found = None if store is None else together(store.load_warmup)
     is_known = bool(of_all(found is not None).all())
     if found is None or not is_known:
-        tuned = _tuned(problem, plan, tuner, rng_key, positions, stop)
+        tuned = _tuned(problem, plan, tuner, rng_key, positions, stop, show)
         found = {
             "positions": _numbered(tuned.positions),
             "parameters": {k: np.asarray(v) for k, v in tuned.parameters.items()},
@@ -60,11 +62,17 @@ def warm_up(
 
 
 def _tuned(
-    problem: Problem, plan: Plan, tuner: Tuner, rng_key: PRNGKey, positions: Position, stop: Stop
+    problem: Problem,
+    plan: Plan,
+    tuner: Tuner,
+    rng_key: PRNGKey,
+    positions: Position,
+    stop: Stop,
+    show: Show,
 ) -> Tuned:
     """Warm up all chains, in the program that samples them if that can be done."""
     if windows.is_shared(plan, dim_of(positions)):
-        tuned = windows.adapt(problem, plan, tuner, rng_key, positions, stop)
+        tuned = windows.adapt(problem, plan, tuner, rng_key, positions, stop, show)
         check_step(tuned.parameters["step_size"])
         return tuned
     pilots, rest = (
@@ -81,6 +89,7 @@ def _tuned(
         alpha=_strength(problem, plan, tuner, positions),
         together=plan.num_chains if plan.shared_history else 1,
     )
+    show("warm-up", 0, None, f"{plan.num_warmup} steps")  # compiled by now
     stop.wait_for(tuned)
     if "step_size" in tuned.parameters:
         check_step(tuned.parameters["step_size"])

@@ -8,6 +8,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._programs import remembered
+from srmc._progress import Show
 from srmc._types import Array, LogDensity, Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run.devices import lay_out
@@ -65,6 +66,7 @@ def adapt(
     rng_key: PRNGKey,
     positions: Position,
     stop: Stop,
+    show: Show,
 ) -> Tuned:
     """Adapt every chain by windows; then the median step size and the mean metric."""
     layout = lay_out(plan.num_chains, shared=False)
@@ -76,6 +78,7 @@ def adapt(
     spent = np.zeros(sum(map(len, layout.chains)), int)
     for chunk in chunks(task, states, plan.num_warmup, room=plan.num_draws):
         stop.wait_for(())
+        show("warm-up", chunk.done, plan.num_warmup)
         states, spent = chunk.carry, spent + chunk.stats.gradients.sum(axis=0)
     mine = layout.collect(states)
     found = mine.position, mine.windows.step_size, mine.windows.inverse_mass_matrix, spent

@@ -13,7 +13,18 @@ from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
 from srmc._programs import remembered
-from srmc._types import Array, Draws, Float, Int, KernelState, LogDensity, Position, PRNGKey, PyTree
+from srmc._types import (
+    Array,
+    Draws,
+    Float,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+    PyTree,
+)
 from srmc.tune import rule
 
 
@@ -166,6 +177,7 @@ def by_acceptance(
     last, step_size, scale, path, scores, spent = run(keys, positions)
     searched = num_chains * 2 * (quarter // thin * thin)
     total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
+    total = jnp.maximum(total, 0)  # a kernel that does not tell counts -1 a step
     parameters = {"step_size": step_size, "scale": scale}
     return Late(last, parameters, path, scores, total + num_chains * scored), scored
 
@@ -212,7 +224,7 @@ def _searching(
             states, averaging = carry
             step = lambda log_step_size, key, state: pilot(jnp.exp(log_step_size)).step(key, state)
             states, info = jax.vmap(step)(averaging.log_step_size, fold(keys, n), states)
-            rates = jnp.nan_to_num(info.inner_info.acceptance_rate)
+            rates = jnp.nan_to_num(_acceptance(info.inner_info))
             rates = jnp.broadcast_to(jnp.mean(rates), rates.shape) if together else rates
             return (states, jax.vmap(update)(averaging, rates)), None
 
@@ -223,11 +235,20 @@ def _searching(
             return carry, carry[0].position
 
         averaging = jax.vmap(begin)(jnp.ones(len(keys)))
-        carry = (jax.vmap(pilot(1.0).init)(positions), averaging)
+        carry = (jax.vmap(pilot(1.0).init)(positions, keys), averaging)
         carry, path = jax.lax.scan(several, carry, first + thin * jnp.arange(num_steps // thin))
         return carry[0].position, jax.vmap(final)(carry[1])[0], path
 
     return search
+
+
+def _acceptance(info: KernelInfo) -> Array:
+    if not hasattr(info, "acceptance_rate"):
+        raise ValueError(
+            f"kernel must report an acceptance_rate, by which warm-up finds its step size, got "
+            f"{type(info).__name__}; srmc.repel runs any kernel"
+        )
+    return jnp.asarray(info.acceptance_rate)
 
 
 def late_steps(

@@ -74,6 +74,8 @@ class Discrete:
     step_size: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
         check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
 
     @property
