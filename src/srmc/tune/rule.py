@@ -33,9 +33,9 @@ STEADY = 0.05
 chain needs time to follow its surrogate."""
 
 LAG = 0.5
-"""Bound on the rate times the autocorrelation time of the slowest direction on discrete spaces: a
-loop whose chain lags behind by a time t is free of oscillations up to 1 / (4 t), and mildly damped
-here. On the cold 4x4 Ising model of `srmc bench discrete`, 0.25 and 1 do as well."""
+"""Bound on the rate times the autocorrelation time of the slowest direction on discrete spaces,
+which a chain that lags behind its surrogate needs. A guess between 0.25 and 1, both of which were
+stable in short runs on the cold 4x4 Ising model of `srmc bench discrete`."""
 
 FASTEST = 0.5
 """Bound on the rate of the loop, relative to one over the top eigenvalue of its features: a
@@ -156,8 +156,8 @@ THINNING = (20, 200)
 
 DISCRETE_THINNING = 0.3
 """Steps per update of the history on discrete spaces, as a share of the mean autocorrelation time
-of the features, which cost as much as a step or several. Twice as many leave twice the error on the
-4x4 Ising model of `srmc bench discrete`; half as many make steps slower."""
+of the features, which cost as much as a step or several. In short runs, 0.5 left more error than
+0.3 for GWG on the 4x4 Ising model; other values were not compared."""
 
 DISCRETE_UPDATES = 100
 """Updates of the history that a run has at least, however slow its features are."""
