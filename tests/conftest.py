@@ -16,6 +16,8 @@ if version("jaxlib").startswith("0.10."):  # XLA does not start with a flag that
 import jax
 import pytest
 
+collect_ignore = ["dist.py"]  # a script for an installed package
+
 
 def pytest_configure(config):
     """Programs that several tests, or their child processes, compile are compiled once."""

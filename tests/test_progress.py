@@ -4,6 +4,8 @@ import functools
 import sys
 import types
 
+import rich.console
+
 import srmc
 from srmc import _progress
 from srmc._progress import progress_bar
@@ -44,9 +46,8 @@ def test_a_notebook_has_one_line_that_changes(monkeypatch, recwarn):
     display = types.ModuleType("IPython.display")
     display.display = lambda data, raw, display_id: Handle()
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    monkeypatch.setattr(
-        _progress, "Console", functools.partial(_progress.Console, force_jupyter=True)
-    )
+    notebook = functools.partial(rich.console.Console, force_jupyter=True)
+    monkeypatch.setattr(rich.console, "Console", notebook)
     with progress_bar() as show:
         show("warm-up", 100, 100)
         show("sampling", 20, 50)
@@ -57,6 +58,6 @@ def test_a_notebook_has_one_line_that_changes(monkeypatch, recwarn):
 def test_a_run_says_when_it_compiles_and_when_it_steps(capsys):
     srmc.sample(srmc.targets.gaussian(2), num_warmup=100, num_samples=20, num_chains=2)
     said = capsys.readouterr().err.splitlines()
-    assert said[:2] == ["warm-up, compiling", "warm-up, 100 steps"]
-    assert said[2].startswith("warm-up 100/100, step size")
+    assert said[0] == "warm-up, compiling"
+    assert any(line.startswith("warm-up 100/100") for line in said)
     assert any(line.startswith("sampling 20/20") for line in said)

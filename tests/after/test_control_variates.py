@@ -109,8 +109,8 @@ def test_a_ridge_helps_where_draws_are_few_and_scores_tell_something():
     ("call", "message"),
     [
         (lambda x, s: srmc.zv(x, s, 3), "order must be one of 1, 2"),
-        (lambda x, s: srmc.zv(x, s[:, :9]), "scores must have the shape of draws"),
-        (lambda x, s: srmc.zv(x, s[..., :1], 2), "scores must have the shape of draws"),
+        (lambda x, s: srmc.zv(x, s[:, :9]), "scores must have the names and shapes of draws"),
+        (lambda x, s: srmc.zv(x, s[..., :1], 2), "scores must have the names and shapes of draws"),
         (lambda x, s: srmc.zv(x, s * np.nan), "scores must be finite, got 1200 NaN or inf"),
         (lambda x, s: srmc.zv(x[0, 0], s[0, 0]), "draws must be numbers of shape"),
         (lambda x, s: srmc.zv(x[:, :9], s[:, :9]), "draws must be at least 10 per chain, got 9"),

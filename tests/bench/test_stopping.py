@@ -21,8 +21,8 @@ def independent(target, *, seed, progress, num_samples, target_error=None):
 def test_quick_stopping_and_its_page(tmp_path, monkeypatch):
     monkeypatch.setattr(srmc, "sample", independent)
     rows, page = tmp_path / "rows.json", tmp_path / "page.md"
-    options = ["--quick", "--target", "gaussian-10", "--target-error", "0.1", "--out", str(rows)]
-    ran = CliRunner().invoke(app, ["bench", "stopping", *options])
+    options = ["--target", "gaussian-10", "--target-error", "0.1", "--out", str(rows)]
+    ran = CliRunner().invoke(app, ["bench", "stopping", "--quick", *options])
     assert ran.exit_code == 0, ran.output
     (row,) = json.loads(rows.read_text())
     assert row["lengths"] == {"250": 3}

@@ -17,7 +17,7 @@ from srmc.run.plan import Plan
 from srmc.run.stop import Stop
 from srmc.run.task import dim_of, plain_builder, unconstrained
 from srmc.tune import Tuned, Tuner, rule
-from srmc.tune.continuous import RECIPES
+from srmc.tune.continuous import RECIPES, Continuous
 from srmc.tune.windows import first_parameters, found_parameters, windowed
 
 SHARING = ("nuts", "hmc")  # which warm up by themselves, not by another kernel
@@ -25,8 +25,8 @@ SHARING = ("nuts", "hmc")  # which warm up by themselves, not by another kernel
 
 def is_shared(plan: Plan, dim: int) -> bool:
     """Whether warm-up and sampling run one program: plain chains, all of which are tuned."""
-    few = plan.num_chains <= rule.NUM_PILOTS
     alone = plan.is_plain and plan.repellence is None
+    few = plan.num_chains <= rule.NUM_PILOTS and plan.metric == "diag"
     return few and plan.kernel in SHARING and (alone or plan.rebalances(dim))
 
 
@@ -55,7 +55,8 @@ def _named(
 def _builder(
     tuner: Tuner, logdensity_fn: LogDensity
 ) -> Callable[[dict[str, Any]], SamplingAlgorithm]:
-    acceptance = RECIPES[tuner.kernel].acceptance
+    assert isinstance(tuner, Continuous)
+    acceptance = tuner.target_acceptance or RECIPES[str(tuner.kernel)].acceptance
     return windowed(plain_builder(tuner, logdensity_fn), acceptance)
 
 

@@ -50,6 +50,10 @@ class AdaptingState(NamedTuple):
         return self.chain.position
 
     @property
+    def logdensity(self) -> Float[Array, ""]:
+        return self.chain.logdensity
+
+    @property
     def theta(self) -> Feature:
         return self.chain.theta
 
