@@ -5,7 +5,7 @@ of many. The pre-trained model of the paper is replaced by a small one, trained 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 import srmc
 from srmc._types import Array, Float, Scalar
 from srmc.paper import _numbers
+from srmc.paper._chains import Plan
 from srmc.paper._ledger import Estimate, Outcome, Row
 from srmc.paper._progress import Progress, counter, silent
 from srmc.paper._style import new_figure
 from srmc.paper.ebm import sampling
 
-NOISE, DRIFT = 0.01, 4.0  # of a Langevin step, as in training
-STEP_SIZE = NOISE**2 / 2
-TEMPERATURE = STEP_SIZE / DRIFT
+NOISE = 0.01  # of a Langevin step, as in training
+TEMPERATURE = NOISE**2 / 2  # and the step size
 ALPHAS = (0.15, 1.5, 15.0)  # in units of the network's own score
 MAIN = 0.15
 PLAIN = "ULA"
@@ -55,22 +55,20 @@ class Run(NamedTuple):
     seen: dict[str, sampling.Classified]
 
 
-def _run(
-    chains: int, records: int, every: int, alphas: tuple[float, ...], seed: int, tell: Any
-) -> Run:
+def _run(chains: int, plan: Plan, alphas: tuple[float, ...], seed: int) -> Run:
     from srmc.paper.ebm import networks  # which needs Equinox
     from srmc.paper.ebm.continuous import SHAPE, logdensity
 
-    f = logdensity(networks.load("cifar-ebm"), NOISE, DRIFT)
+    f = logdensity(networks.load("cifar-ebm"), NOISE)
     classifier = networks.load("cifar-classifier")
 
     def build(alpha: Scalar) -> SamplingAlgorithm:
         # The history averages s / T, and the product has another 1 / T.
-        return srmc.ula(f, STEP_SIZE, **srmc.paper_settings(alpha * TEMPERATURE))
+        return srmc.ula(f, TEMPERATURE, **srmc.paper_settings(alpha * TEMPERATURE))
 
     key = jax.random.key(seed)
     starts = jax.random.uniform(key, (chains, 3072))
-    found = sampling.follow(build, alphas, starts, key, records, every, tell)
+    found = sampling.follow(build, alphas, starts, key, plan)
     paths = {name_of(a): path for a, path in zip(alphas, found, strict=True)}
     clipped: Callable[[Array], Array] = lambda x: classifier(x.clip(0, 1))
     seen = {n: sampling.classify(p, clipped, f, SHAPE) for n, p in paths.items()}
@@ -82,7 +80,7 @@ def _settings(cards: tuple[str, ...] = ("cifar-ebm", "cifar-classifier")) -> dic
 
     return {
         **{name: networks.card(name) for name in cards},
-        "step": f"{DRIFT:g} times the network's gradient, and noise of {NOISE}",
+        "step": f"the network's gradient, and noise of {NOISE}",
         "alpha": f"{ALPHAS}, in units of the network's own score; the paper does not state its "
         "value for this experiment",
         "gain": "(n + 1)^-0.6",
@@ -93,8 +91,8 @@ def _settings(cards: tuple[str, ...] = ("cifar-ebm", "cifar-classifier")) -> dic
 def cifar_single(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
     """Classify the states of single chains, ten of each sampler."""
     chains, records, every = (10, 400, 5) if size == "full" else (3, 4, 5)
-    tell = counter(on_progress, "cifar", records)
-    run = _run(chains, records, every, (0.0, *ALPHAS), seed, tell)
+    plan = Plan(records, every, size == "quick", counter(on_progress, "cifar", records))
+    run = _run(chains, plan, (0.0, *ALPHAS), seed)
     values = {
         name: np.array([measures(seen.labels[1:, c]) for c in range(chains)])
         for name, seen in run.seen.items()
@@ -120,8 +118,8 @@ def cifar_parallel(size: str = "full", seed: int = 0, on_progress: Progress = si
     """Classify the last states of many chains, in groups of 100, 50 and 10."""
     chains, records, every = (500, 9, 50) if size == "full" else (20, 2, 5)
     groups = GROUPS if size == "full" else (10, 5)
-    tell = counter(on_progress, "cifar", records)
-    run = _run(chains, records, every, (0.0, MAIN, ALPHAS[-1]), seed, tell)
+    plan = Plan(records, every, size == "quick", counter(on_progress, "cifar", records))
+    run = _run(chains, plan, (0.0, MAIN, ALPHAS[-1]), seed)
     settings = _settings() | {"chains": f"{chains} of {records * every} steps, in groups"}
     printed = {100: "KL 0.3062 against 0.2021", 50: "KL 0.3469 against 0.2257",
                10: "KL 0.8318 against 0.4682, 5 against 7 classes"}  # fmt: skip

@@ -12,6 +12,7 @@ from blackjax.base import SamplingAlgorithm
 import srmc
 from srmc._types import Float, Scalar
 from srmc.paper import _mixing_rows
+from srmc.paper._chains import Plan
 from srmc.paper._ledger import Outcome
 from srmc.paper._mixing_plots import curves, snapshots
 from srmc.paper._mixing_rows import Found
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 ALPHAS = (1e-5, 1e-4, 5e-4)
 OURS = (1.0, 10.0)
 GAIN = srmc.gain(0.6, scale=0.1)
-STEP_SIZE = 0.15
+STEP_SIZE = 0.1
 
 
 class Size(NamedTuple):
@@ -38,7 +39,7 @@ class Size(NamedTuple):
     rounds: int  # of the long tempered run
 
 
-SIZES = {"full": Size(50, 10_000, 20, 16, 1500), "quick": Size(8, 60, 20, 4, 6)}
+SIZES = {"full": Size(24, 10_000, 20, 16, 800), "quick": Size(6, 40, 10, 3, 4)}
 
 
 class Arm(NamedTuple):
@@ -96,7 +97,7 @@ def mnist_mixing(size: str = "full", seed: int = 0, on_progress: Progress = sile
     s = SIZES[size]
     start, source = first_seven(seed)
     starts = np.repeat(start[None], s.chains, axis=0)
-    records = s.steps // s.every
+    records, light = s.steps // s.every, size == "quick"
     plans = arms()
     key = jax.random.key(seed)
     paths: dict[str, sampling.Path] = {}
@@ -105,10 +106,10 @@ def mnist_mixing(size: str = "full", seed: int = 0, on_progress: Progress = sile
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the relaxed features are biased is the point
             found = sampling.follow(
-                arm.build(model), arm.strengths, starts, key, records, s.every, tell
+                arm.build(model), arm.strengths, starts, key, Plan(records, s.every, light, tell)
             )
         paths |= zip(arm.names, found, strict=True)
-    ladder, reference = _tempered(model, starts, s, seed)
+    ladder, reference = _tempered(model, starts, s, seed, light)
     paths["parallel tempering"] = ladder
     classified = {
         name: sampling.classify(path, classifier, model, (28, 28, 1))
@@ -148,13 +149,14 @@ def first_seven(seed: int) -> tuple[Float[np.ndarray, " pixel"], str]:
 
 
 def _tempered(
-    model: "BinaryEnergy", starts: Float[np.ndarray, "chain pixel"], s: Size, seed: int
+    model: "BinaryEnergy", starts: Float[np.ndarray, "chain pixel"], s: Size, seed: int, light: bool
 ) -> tuple[sampling.Path, sampling.Path]:
     """Parallel tempering at the budget of the others, and the long run of fewer chains."""
     betas = np.linspace(1, 0, s.levels)
     key = jax.random.key(seed + 1)
     rounds = max(2, s.steps // ((MOVES + 1) * s.levels))
-    arm = temper(model, jnp.asarray(starts), key, betas, rounds, STEP_SIZE)
-    few = jnp.asarray(starts[: max(2, s.chains // 5)])
-    long = temper(model, few, jax.random.fold_in(key, 1), betas, s.rounds, STEP_SIZE)
+    arm = temper(model, jnp.asarray(starts), key, betas, Plan(rounds, 1, light), STEP_SIZE)
+    few = jnp.asarray(starts[: max(2, s.chains // 3)])
+    plan = Plan(s.rounds, 1, light)
+    long = temper(model, few, jax.random.fold_in(key, 1), betas, plan, STEP_SIZE)
     return arm.path, long.path

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import srmc
 from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.paper import _numbers
+from srmc.paper._chains import Plan
 from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate, Outcome, Row
 from srmc.paper._mixing_plots import show_grid
 from srmc.paper._progress import Progress, counter, silent
@@ -33,7 +34,7 @@ class Size(NamedTuple):
     every: int
 
 
-SIZES = {"full": Size(200, 20_000, 20_000, 20), "quick": Size(16, 400, 400, 20)}
+SIZES = {"full": Size(100, 20_000, 10_000, 20), "quick": Size(16, 400, 400, 20)}
 
 
 class Machine(NamedTuple):
@@ -63,8 +64,8 @@ def block_gibbs(
     def sweep(carry: tuple[Array, Array], n: Array) -> tuple[tuple[Array, Array], None]:
         v, total = carry
         up, down = jax.random.split(jax.random.fold_in(rng_key, n))
-        h = jax.random.bernoulli(up, jax.nn.sigmoid(v @ w.T + c)).astype(v.dtype)
-        p = jax.nn.sigmoid(h @ w + b)
+        h = jax.random.bernoulli(up, jax.nn.sigmoid(v @ w.T + c[None])).astype(v.dtype)
+        p = jax.nn.sigmoid(h @ w + b[None])
         v = jax.random.bernoulli(down, p).astype(v.dtype)
         return (v, total + jnp.where(n >= sweeps // 10, p, 0.0)), None
 
@@ -111,7 +112,8 @@ def rbm(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Ou
         tell = counter(on_progress, "rbm", len(builders) * records, done=n * records, remark=name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the relaxed score is biased is the point
-            (paths[name],) = follow(build, [0.0], starts, key, records, s.every, tell)
+            plan = Plan(records, s.every, size == "quick", tell)
+            (paths[name],) = follow(build, [0.0], starts, key, plan)
     means = {name: _means(path) for name, path in paths.items()}
     errors = {name: _errors(x, truth.mean(axis=0)) for name, x in means.items()}
     spread = _spread(truth)

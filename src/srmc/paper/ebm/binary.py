@@ -29,7 +29,7 @@ def binary_energy(
 
     def start(key: PRNGKey) -> Training:
         model = eqx.tree_at(lambda m: m.base, BinaryEnergy(key), jnp.log(mean / (1 - mean)))
-        chains = jax.random.bernoulli(key, mean, (options["chains"], len(mean)))
+        chains = jax.random.bernoulli(key, jnp.tile(mean, (options["chains"], 1)))
         return Training(model, optimiser.init(model), chains.astype(jnp.float32))
 
     def step(

@@ -15,20 +15,19 @@ from srmc.paper.ebm.networks import BUILD, rounded
 from srmc.paper.ebm.training import Task, Training, adam, picks
 
 SHAPE = (32, 32, 3)
-STEEP = 0.2  # of the wall around [0, 1]
-NOISE, DRIFT = 0.01, 4.0  # of a Langevin step, in units of pixels and of the network's gradient
+STEEP = 10.0  # of the wall around [0, 1]
+FRESH = 0.05  # the share of chains that begin again from uniform noise
 
 
 def logdensity(
-    network: Callable[[Array], Scalar], noise: float = NOISE, drift: float = DRIFT
+    network: Callable[[Array], Scalar], noise: float
 ) -> Callable[[Float[Array, " pixel"]], Scalar]:
-    """log pi = (f(x) - wall(x)) / T, at the temperature T = noise^2 / (2 drift).
+    """log pi = (f(x) - wall(x)) / T, at the temperature T = noise^2 / 2.
 
-    A Langevin step of size noise^2 / 2 then moves by `drift` times the gradient of f, with noise of
-    this size, which is how the authors of these models sample them. The wall is where they clip
-    pixels to [0, 1].
+    A Langevin step of size T then moves by the gradient of f with noise of this size, which is how
+    the authors of these models sample them. The wall is where they clip pixels to [0, 1].
     """
-    temperature = noise**2 / (2 * drift)
+    temperature = noise**2 / 2
 
     def value(x: Float[Array, " pixel"]) -> Scalar:
         outside = jnp.maximum(x - 1, 0) ** 2 + jnp.maximum(-x, 0) ** 2
@@ -39,8 +38,9 @@ def logdensity(
 
 def image_energy(images: Images, iterations: int, seed: int, options: dict[str, Any]) -> Task:
     """An energy of colour images; the chains and data are pulled apart by the energy."""
-    size = options["batch"]
+    size, noise = options["batch"], options["noise"]
     optimiser = adam(options["rate"], iterations)
+    step_size = noise**2 / 2
 
     def start(key: PRNGKey) -> Training:
         model = BUILD["cifar-ebm"](key)
@@ -53,16 +53,16 @@ def image_energy(images: Images, iterations: int, seed: int, options: dict[str, 
         pick_key, fresh_key, noise_key, run_key = jax.random.split(key, 4)
         picked = jax.random.choice(pick_key, options["chains"], (size,), replace=False)
         fresh = jax.random.uniform(fresh_key, (size, 3072))
-        begins = jnp.arange(size)[:, None] < options["fresh"]
+        begins = jnp.arange(size)[:, None] < FRESH * size
         chains = langevin_steps(
-            logdensity(at.model),
+            logdensity(at.model, noise),
             run_key,
             jnp.where(begins, fresh, at.chains[picked]),
             options["steps"],
-            NOISE**2 / 2,
+            step_size,
         )
         chains = jnp.clip(chains, 0, 1)
-        seen = batch + NOISE * jax.random.normal(noise_key, batch.shape)
+        seen = batch + noise * jax.random.normal(noise_key, batch.shape)
 
         def loss(model: Callable[[Array], Scalar]) -> tuple[Scalar, Scalar]:
             f = jax.vmap(lambda x: model(x.reshape(SHAPE)))
@@ -87,7 +87,6 @@ def image_energy(images: Images, iterations: int, seed: int, options: dict[str, 
         }
 
     settings = {"data": images.source, "images": len(images.x_train), **options}
-    settings |= {"noise": NOISE, "drift": DRIFT}
     batch = lambda n: _pixels(images.x_train[picks(seed, n, len(images.x_train), size)])
     return Task(start, batch, step, "gap", settings, finish)
 

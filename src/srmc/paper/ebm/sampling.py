@@ -11,7 +11,7 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import RepelInfo, RepelState
 from srmc._types import Array, ArrayLike, Float, PRNGKey, Scalar
-from srmc.paper._progress import OnBlock, no_report
+from srmc.paper._chains import Plan, compiler_options
 
 States: TypeAlias = Float[np.ndarray, "record chain pixel"]
 
@@ -36,9 +36,9 @@ class Path(NamedTuple):
     seconds: float
 
     def until(self, *, steps: float = np.inf, gradients: float = np.inf) -> int:
-        """The last record within these steps and gradients."""
+        """The last record within these steps and gradients, or the first after the start."""
         within = (self.steps <= steps) & (self.gradients <= gradients)
-        return int(np.flatnonzero(within)[-1])
+        return max(1, int(np.flatnonzero(within)[-1]))
 
 
 def follow(
@@ -46,11 +46,9 @@ def follow(
     strengths: Sequence[float],
     starts: Float[ArrayLike, "chain pixel"],
     rng_key: PRNGKey,
-    num_records: int,
-    every: int,
-    on_block: OnBlock = no_report,
+    plan: Plan,
 ) -> list[Path]:
-    """Run `build(alpha)` for each strength from all starts; keep states after `every` steps.
+    """Run `build(alpha)` for each strength from all starts; keep states after each block.
 
     States of a discrete space are kept as bytes. A chain has the same random numbers under every
     strength.
@@ -71,7 +69,7 @@ def follow(
     ) -> tuple[RepelState, Array, Array, Array]:
         algorithm = build(alpha)
         begin = state, jnp.zeros((), int), jnp.zeros(())
-        each = jax.vmap(lambda n: jax.random.fold_in(key, n))(first + jnp.arange(every))
+        each = jax.vmap(lambda n: jax.random.fold_in(key, n))(first + jnp.arange(plan.block))
         (state, cost, rate), _ = jax.lax.scan(lambda c, k: one(algorithm, c, k), begin, each)
         return state, state.position, cost, rate
 
@@ -80,19 +78,20 @@ def follow(
 
     init = over(lambda alpha, x: build(alpha).init(x), (0, None), (None, 0))
     states = jax.jit(init)(alphas, starts)
-    program = jax.jit(over(advance, (0, None), (0, 0), (None, 0), (None, None)))
+    advance_all = over(advance, (0, None), (0, 0), (None, 0), (None, None))
+    program = jax.jit(advance_all, compiler_options=compiler_options(plan.light))
     compiled = program.lower(alphas, states, keys, 0).compile()
     first = np.broadcast_to(np.asarray(starts), (len(alphas), *starts.shape))
     kept, spent, rates, seconds = [_small(first)], [np.zeros(len(alphas))], [], 0.0
-    for n in range(num_records):
+    for n in range(plan.num_blocks):
         began = time.process_time()
-        states, positions, cost, rate = compiled(alphas, states, keys, n * every)
+        states, positions, cost, rate = compiled(alphas, states, keys, n * plan.block)
         kept.append(_small(np.asarray(positions)))
         seconds += time.process_time() - began
         spent.append(spent[-1] + np.asarray(cost).mean(axis=1))
-        rates.append(np.asarray(rate).mean(axis=1) / every)
-        on_block(n + 1)
-    steps = np.arange(num_records + 1.0) * every
+        rates.append(np.asarray(rate).mean(axis=1) / plan.block)
+        plan.on_block(n + 1)
+    steps = np.arange(plan.num_blocks + 1.0) * plan.block
     each_step = seconds / (steps[-1] * alphas.size * len(starts))
     gradients, acceptance = np.stack(spent), np.mean(rates, axis=0)
     return [

@@ -9,7 +9,7 @@ import numpy as np
 
 import srmc
 from srmc._types import Array, Float, PRNGKey, Scalar
-from srmc.paper._progress import OnBlock, no_report
+from srmc.paper._chains import Plan, compiler_options
 from srmc.paper.ebm.sampling import Path
 
 if TYPE_CHECKING:
@@ -30,14 +30,13 @@ def temper(
     starts: Float[Array, "chain pixel"],
     rng_key: PRNGKey,
     betas: Float[np.ndarray, " level"],
-    num_records: int,
+    plan: Plan,
     step_size: float,
-    every: int = 1,
-    on_block: OnBlock = no_report,
 ) -> Ladder:
     """Run log pi_b = b log pi + (1 - b) log base at all levels; neighbours swap by turns.
 
-    Each round makes ten DLP moves at each level, which with their first gradient cost eleven.
+    The state of the cold level is kept after each block of rounds. Each round makes ten DLP moves
+    at each level, which with their first gradient cost eleven.
     """
     heat = jnp.asarray(betas, jnp.float32)
     excess = lambda x: model(x) - model.base_logdensity(x)
@@ -63,18 +62,19 @@ def temper(
         return x[source], rate
 
     def advance(x: Array, key: PRNGKey, first: Array) -> tuple[Array, Array]:
-        x, rates = jax.lax.scan(lambda x, n: round_(x, key, n), x, first + jnp.arange(every))
+        x, rates = jax.lax.scan(lambda x, n: round_(x, key, n), x, first + jnp.arange(plan.block))
         return x, rates.mean(axis=0)
 
-    program = jax.jit(jax.vmap(advance, (0, 0, None)))
+    options = compiler_options(plan.light)
+    program = jax.jit(jax.vmap(advance, (0, 0, None)), compiler_options=options)
     keys = jax.random.split(rng_key, len(starts))
     x = jnp.repeat(jnp.asarray(starts)[:, None], heat.size, axis=1)
     kept, rates = [np.asarray(starts, np.uint8)], []
-    for n in range(num_records):
-        x, rate = program(x, keys, n * every)
+    for n in range(plan.num_blocks):
+        x, rate = program(x, keys, n * plan.block)
         kept.append(np.asarray(x[:, 0], np.uint8))
         rates.append(np.asarray(rate.mean(axis=0)))
-        on_block(n + 1)
-    rounds = np.arange(num_records + 1.0) * every
+        plan.on_block(n + 1)
+    rounds = np.arange(plan.num_blocks + 1.0) * plan.block
     path = Path(np.stack(kept), rounds * (MOVES + 1) * heat.size, rounds * MOVES, np.nan, np.nan)
     return Ladder(path, np.mean(rates, axis=0))
