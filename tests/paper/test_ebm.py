@@ -206,7 +206,7 @@ def test_paths_count_steps_and_gradients():
     assert not np.array_equal(low.states, high.states)
     assert low.until(steps=12) == 2
     assert low.until(gradients=30) == 1
-    seen = sampling.classify(low, lambda x: x.reshape(-1), f, (6, 1))
+    seen = sampling.judge(lambda x: x.reshape(-1), f, (6, 1))(low)
     np.testing.assert_array_equal(seen.counts(4).sum(axis=1), 4)
     np.testing.assert_allclose(
         seen.energies[-1], [-f(x.astype(np.float32)) for x in low.states[-1]]

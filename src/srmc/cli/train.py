@@ -23,8 +23,8 @@ def train(
     """Train an energy-based model or a classifier; write its weights and a card of its quality."""
     try:
         from srmc.paper.ebm import networks, recipes, training
-    except ImportError as error:
-        fail(ImportError(f"{error}; pip install 'srmc[images]'"))
+    except ModuleNotFoundError as error:
+        fail(ValueError(f"{name} needs more packages ({error}): pip install 'srmc[images]'"))
     try:
         check_writable("out", out)
         with progress_bar() as show:

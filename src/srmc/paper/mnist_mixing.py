@@ -39,7 +39,7 @@ class Size(NamedTuple):
     rounds: int  # of the long tempered run
 
 
-SIZES = {"full": Size(24, 10_000, 20, 16, 800), "quick": Size(6, 40, 10, 3, 4)}
+SIZES = {"full": Size(12, 10_000, 25, 12, 300), "quick": Size(6, 40, 10, 3, 4)}
 
 
 class Arm(NamedTuple):
@@ -111,13 +111,11 @@ def mnist_mixing(size: str = "full", seed: int = 0, on_progress: Progress = sile
         paths |= zip(arm.names, found, strict=True)
     ladder, reference = _tempered(model, starts, s, seed, light)
     paths["parallel tempering"] = ladder
-    classified = {
-        name: sampling.classify(path, classifier, model, (28, 28, 1))
-        for name, path in {**paths, "reference": reference}.items()
-    }
+    classify = sampling.judge(classifier, model, (28, 28, 1))
+    classified = {name: classify(path) for name, path in paths.items()}
     on_progress("mixing", 1, 1)
     found_all = {name: Found(paths[name], classified[name]) for name in paths}
-    weights = _mixing_rows.class_weights(classified["reference"])
+    weights = _mixing_rows.class_weights(classify(reference))
     return Outcome(
         settings={
             "energy": networks.card("mnist-ebm"),

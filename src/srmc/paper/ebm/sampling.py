@@ -130,17 +130,20 @@ class Classified(NamedTuple):
         return np.stack([(seen == k).sum(axis=0) for k in range(10)], axis=1).astype(float)
 
 
-def classify(
-    path: Path,
+def judge(
     classifier: Callable[[Array], Array],
     logdensity_fn: Callable[[Array], Array],
     shape: tuple[int, ...],
-) -> Classified:
-    """Classify all states of a path."""
+) -> Callable[[Path], Classified]:
+    """A function that classifies all states of a path, compiled once for all paths."""
     logits = jax.jit(jax.vmap(lambda x: classifier(x.astype(jnp.float32).reshape(shape))))
     values = jax.jit(jax.vmap(lambda x: logdensity_fn(x.astype(jnp.float32))))
-    labels = np.stack([np.asarray(logits(x)).argmax(axis=1) for x in path.states])
-    energies = np.stack([-np.asarray(values(x)) for x in path.states])
-    return Classified(
-        labels, energies, lambda n: np.asarray(jax.nn.softmax(logits(path.states[n])))
-    )
+
+    def classify(path: Path) -> Classified:
+        labels = np.stack([np.asarray(logits(x)).argmax(axis=1) for x in path.states])
+        energies = np.stack([-np.asarray(values(x)) for x in path.states])
+        return Classified(
+            labels, energies, lambda n: np.asarray(jax.nn.softmax(logits(path.states[n])))
+        )
+
+    return classify
