@@ -75,10 +75,26 @@ def test_a_skewed_target_and_a_sticky_chain():
     assert np.all(ratio < 0.3), ratio
 
 
+def test_products_follow_a_bend():
+    """Where one coordinate goes with the square of another, which marginal fields do not see."""
+    target = srmc.targets.banana()
+    truth = target.moments
+    errors = np.zeros(3)
+    for seed in range(8):
+        x = jax.vmap(target.sample)(jax.random.split(jax.random.key(seed), 1000))
+        grad = jax.grad(target.logdensity_fn)
+        sides = (x, *(srmc.rebalance(x, grad, form=form) for form in ("full", "products")))
+        off = [(np.mean(side, axis=0) - truth.mean) ** 2 / truth.variance for side in sides]
+        errors += np.mean(off, axis=1)
+    plain, full, products = errors
+    assert products < 0.6 * plain, errors
+    assert products < 0.8 * full, errors
+
+
 def test_the_report_says_what_was_done():
     x = draws(0)
     out, report = srmc.rebalance(x, score, report=True)
-    assert report.form == "full, order 5"
+    assert report.form == "full, order 5, products"
     assert report.gradients == x[..., 0].size * (1 + report.iterations)
     for before, after in zip(report.before, report.after, strict=True):
         assert 0 < after < 0.2 * before

@@ -118,3 +118,7 @@ def test_chains_that_are_stuck_apart_show():
     stuck = rng.normal(size=(4, 500, 2)) * 0.1 + np.array([-5, 5, 5, 5])[:, None, None] * [1, 0]
     wide, narrow = metrics.batch_means_error(stuck)
     assert wide > 2 > 0.01 > narrow
+    u, gain, alpha = rng.normal(size=(4, 500, 1)), np.full((4, 500), 0.01), np.ones((4, 500))
+    for shared in (True, False):
+        wide, narrow = metrics.repelled_error(stuck, u, gain, alpha, shared=shared)
+        assert wide > 2 > 0.01 > narrow

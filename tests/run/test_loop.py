@@ -90,6 +90,18 @@ def test_moments_are_those_of_the_draws_far_from_zero_too(algorithm):
     np.testing.assert_allclose(covariance, np.cov(everything.T), rtol=1e-2, atol=2e-3)
 
 
+def test_moments_of_chains_that_are_stuck_apart_have_the_error_between_them():
+    rng = np.random.default_rng(3)
+    place = np.array([-5.0, 5, 5, 5])[:, None] * [1, 0]
+    summed = moments.Accumulator(640)
+    for _ in range(64):
+        x = place + 0.1 * rng.normal(size=(10, 4, 2))
+        summed.add(10, x.mean(axis=0), 10 * x.var(axis=0), np.zeros((1, 4)))
+    named, _ = summed.by_name({"x": jax.ShapeDtypeStruct((2,), float)})
+    wide, narrow = named["x"]["error"]
+    assert wide > 2 > 0.01 > narrow
+
+
 def test_own_histories_run_in_equal_blocks():
     for chains, block in ((1, 1), (6, 1), (8, 1), (16, 2), (1000, 125), (34, 17)):
         layout = lay_out(chains, shared=False)

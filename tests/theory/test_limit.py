@@ -8,8 +8,6 @@ import srmc
 from srmc import theory
 from srmc.paper.variance_laws import random_tables
 
-ALPHAS = (0.0, 1.0, 5.0)
-
 
 def random_case(seed=3):
     tables = random_tables(seed)
@@ -27,8 +25,10 @@ def assert_covariance(found, exact):
 
 
 # For rho < 1 any scale of the gain has the same limit; this one gets there sooner.
-@pytest.mark.parametrize("gain", [srmc.gain(1.0), srmc.gain(0.8, scale=3.0)], ids=["1", "0.8"])
-@pytest.mark.parametrize("alpha", ALPHAS)
+SLOW, FAST = srmc.gain(1.0), srmc.gain(0.8, scale=3.0)
+
+
+@pytest.mark.parametrize(("gain", "alpha"), [(SLOW, 5.0), (FAST, 1.0)])
 def test_simulated_covariances_are_those_of_the_limit(gain, alpha):
     tables, case = random_case()
     run = theory.simulate(

@@ -14,7 +14,14 @@ from numpy.typing import ArrayLike
 from srmc._types import Float, Int
 from srmc.after.as_chains import as_chains
 from srmc.after.report import Report, Residual
-from srmc.after.transport import Coordinates, Form, Rows, coordinates, hermite
+from srmc.after.transport import (
+    Coordinates,
+    Form,
+    Rows,
+    coordinates,
+    hermite,
+    product_features,
+)
 from srmc.metrics.errors import at_least_between, batch_means_error
 
 FOLDS = 5  # parts of the run; beta for each comes from the others
@@ -80,12 +87,11 @@ def active_features(
     """The features of a map of this form, as `Report.form` and `Report.left` describe it."""
     if form == "none":
         return Features(np.zeros((*x.shape[:2], 0)), np.zeros(0), 0)
-    linear, _, order = form.partition(", order ")
     rows, scores = (v.reshape(-1, x.shape[2]) for v in (x, s))
     usable = np.all(np.isfinite(scores), axis=1)
     at = coordinates(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
-    groups = _features(at, at.standardise(rows), scores, Form(linear, int(order or 1)))
+    groups = _features(at, at.standardise(rows), scores, Form.parse(form))
     phi = np.concatenate(groups, axis=1)
     phi[~usable] = 0.0
     phi /= np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
@@ -96,12 +102,12 @@ def active_features(
 
 
 def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Rows]:
-    """Features of shifts, linear maps and marginal fields; where all linear maps are there, of z.
+    """Features of each group of fields; where all linear maps are there, those of z.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
     own, none = at.regress(s), np.zeros((len(z), 0))
-    linear, marginal = none, none
+    linear = marginal = product = none
     if form.linear == "full":
         linear = 1 + z * own
         if z.shape[1] <= PAIRS_UP_TO:
@@ -114,7 +120,9 @@ def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Rows]:
     if form.order >= 2:
         values, slopes = hermite(z, form.order)
         marginal = np.concatenate(list(slopes + values * own[None]), axis=1)
-    return [own, linear, marginal]
+    if form.products:
+        product = product_features(at, z, s)
+    return [own, linear, marginal, product]
 
 
 def error_beside(

@@ -16,7 +16,7 @@ from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched
 from srmc.after.report import Expected, Report, expect, left, nothing, residual
 from srmc.after.solve import Solved, apply, solve
-from srmc.after.transport import Coordinates, Form, Rows, coordinates, no_move
+from srmc.after.transport import Coordinates, Form, Rows, coordinates
 from srmc.metrics.errors import autocorrelation_time
 from srmc.tune import rule
 
@@ -27,7 +27,10 @@ SCORED = 250  # draws at least that are scored again in each iteration; half of 
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
 FEWEST = 4  # draws per chain, below which nothing is done
 PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
+FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
+DRAWS_PER_FEATURE = 40  # at least, for products to be tried
 FORMS = {
+    "products": Form("full", 5, products=True),
     "full": Form("full", 5),
     "affine": Form("full"),
     "diagonal": Form("diagonal", 5),
@@ -94,9 +97,10 @@ def rebalance(
         Whether one map serves all chains, or each chain gets its own.
     form
         The fields along which draws move. "auto" starts with the richest that dimensions and
-        draws allow, and takes fewer if the iteration does not converge: "full" (affine maps and
-        Hermite polynomials of each coordinate up to order 5), "affine", "diagonal" (as "full",
-        with scalings of the whitened coordinates in place of all linear maps), "scale", "shift".
+        draws allow, and takes fewer if the iteration does not converge: "products" (as "full", and
+        products of two coordinates along each), "full" (affine maps and Hermite polynomials of each
+        coordinate up to order 5), "affine", "diagonal" (as "full", with scalings of the whitened
+        coordinates in place of all linear maps), "scale", "shift".
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
@@ -260,6 +264,9 @@ def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
     dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
     order = 5 if num_draws >= 200 else 3
     full = [Form("full", order), Form("full")] if dense else []
+    richest = FORMS["products"]
+    if num_draws >= DRAWS_PER_FEATURE * richest.size(dim):
+        full = [richest, *full]
     return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
 
 
@@ -272,10 +279,21 @@ def _first_that_converges(
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
         every = _every(candidate, part.chains, expected) if thinned else 1
         solved = solve(at, candidate, part.x, part.s, score, every)
-        if solved.reduction < CONVERGED or form != "auto":
+        farthest = _farthest(at, solved, part.x)
+        if form != "auto" or (solved.reduction < CONVERGED and farthest < FARTHEST):
             return (candidate, solved, expected), "; ".join(reasons)
-        reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
+        if solved.reduction < CONVERGED:
+            reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")
+        else:
+            reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
     return None, "; ".join(reasons)
+
+
+def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
+    """The largest move of a draw over 1 + |z|, its distance in standard deviations."""
+    z = at.standardise(x)
+    moves = np.abs(apply(at, solved.weights, z) - z) / (1 + np.abs(z))
+    return float(np.max(moves))
 
 
 def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected) -> int:
@@ -285,9 +303,11 @@ def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expe
     features over that of the draws. Where features explain little, much is left anyway. Of sticky
     chains some draws per correlation time tell as much as all.
     """
-    num_features, count = no_move(form, chains.shape[2]).flat().size, chains[..., 0].size
+    num_features, count = form.size(chains.shape[2]), chains[..., 0].size
     fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
-    if np.mean(expected) > LITTLE:
+    if form.products:  # far from a Gaussian, where features are heavy
+        wanted = max(16 * num_features, min(count / 2, fresh), SCORED)
+    elif np.mean(expected) > LITTLE:
         wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
     else:
         wanted = max(4 * num_features, min(count / 2, fresh), SCORED)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srmc.after.assumption import Finding
-from srmc.after.transport import Coordinates, Form, Rows, Weights, hermite
+from srmc.after.transport import Coordinates, Form, Rows, Weights, hermite, product_features
 from srmc.metrics.errors import batch_means_error
 
 
@@ -15,6 +15,7 @@ class Residual(NamedTuple):
     shift: float
     linear: float
     marginal: float
+    product: float = 0.0
 
 
 class Expected(NamedTuple):
@@ -75,6 +76,7 @@ def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows
     """What regressions on the features of this form leave of the long-run variances."""
     s = np.where(np.isfinite(s), s, 0.0) * at.scale
     z, own = at.standardise(x), at.regress(s)
+    together = [product_features(at, z, s)] if form.products else []
     shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
     ratios: list[list[float]] = [[], [], []]
     for i in shown:
@@ -84,7 +86,7 @@ def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows
         if form.order >= 2:
             values, slopes = hermite(z[:, i : i + 1], form.order)
             features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
-        phi = np.stack(features, axis=1)
+        phi = np.column_stack([*features, *together])
         levels = np.quantile(z[:, i], (0.05, 0.5, 0.95))
         for found, f in zip(
             ratios,
@@ -116,7 +118,7 @@ def nothing(
     reason: str, gradients: int, findings: tuple[Finding, ...] = (), stayed: int = 0
 ) -> Report:
     """The report of a run whose draws stay as they were."""
-    none, all_left = Residual(0.0, 0.0, 0.0), Residual(1.0, 1.0, 1.0)
+    none, all_left = Residual(0.0, 0.0, 0.0), Residual(1.0, 1.0, 1.0, 1.0)
     expected = Expected(1.0, 1.0, 1.0)
     return Report(
         "none", reason, 0, gradients, none, none, all_left, 0.0, 0.0, 1, stayed, findings, expected

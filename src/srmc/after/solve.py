@@ -1,8 +1,7 @@
 """The fixed point of repellence: a map under which the mean of every Stein feature is 0.
 
-Under a small move of weight w along a field, the mean of its feature falls by w E[feature^2]. So
-w <- w + K mean(feature), with K the inverse of E[feature feature^T] on a Gaussian, is a Newton
-step, and Anderson acceleration learns what the target adds to it.
+Each iteration takes the step of `newton` from the means of the features, and Anderson acceleration
+learns what that misses.
 """
 
 from collections.abc import Callable
@@ -11,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc._types import Bool
+from srmc.after.newton import newton
 from srmc.after.transport import (
     Coordinates,
     Form,
     Rows,
     Weights,
     displaced,
-    hermite,
     no_move,
     total_features,
 )
@@ -39,7 +38,7 @@ class Solved(NamedTuple):
     stays
         Which of the draws that were scored again could not be moved.
     before, after
-        Means of the features, in units of their standard deviations on a Gaussian.
+        Means of the features, in units of their sizes.
     noise
         The error of `after`, which comes of scoring some draws only.
     iterations
@@ -71,7 +70,6 @@ def solve(
     features = _Features(at, no_move(form, x.shape[1]), x, s, every)
     x, s = x[::every], s[::every]
     z, weights = at.standardise(x), features.like
-    newton = _newton(at, weights, z, s * at.scale)
     damping = 1.0
     stays = ~np.all(np.isfinite(s), axis=1)
     history: list[tuple[np.ndarray, np.ndarray]] = []
@@ -81,7 +79,7 @@ def solve(
     iterations = 0
     size, norm = features.size, features.norm
     while iterations < ITERATIONS and norm(best) > ENOUGH * norm(before) and not np.all(stays):
-        history = [*history[-MEMORY + 1 :], (w, damping * newton(residual).flat())]
+        history = [*history[-MEMORY + 1 :], (w, damping * features.newton(residual.flat()))]
         w, now = _bounded(at, weights, z, w, _accelerated(history, size) - w, moved, stays)
         moved = np.where(stays[:, None], x, at.restore(now))
         scores = score(moved)
@@ -131,7 +129,7 @@ class _Features:
 
     def __init__(self, at: Coordinates, like: Weights, x: Rows, s: Rows, every: int) -> None:
         self._at, self.like, self._thinned = at, like, every > 1
-        self.size = np.sqrt(gaussian_squares(like).flat())
+        self.size, self.newton = newton(at, like, at.standardise(x), s * at.scale)
         self._unknown = ~np.all(np.isfinite(s[::every]), axis=1)  # these tell nothing
         self._offset, self._start = np.zeros(len(self.size)), at.standardise(x[::every])
         self._scores = s[::every]
@@ -196,51 +194,3 @@ def _mean(
 def _blocks(z: Rows) -> list[slice]:
     length = max(1, ROWS_AT_ONCE // (8 * z.shape[1]))
     return [slice(start, start + length) for start in range(0, len(z), length)]
-
-
-def gaussian_squares(like: Weights) -> Weights:
-    """The mean squares of the features on a Gaussian, as `Weights.flat` lays them out."""
-    linear = 2 * np.ones_like(like.linear)
-    if linear.ndim == 2:  # entries off the diagonal are laid out times √2
-        linear = np.where(np.eye(len(linear), dtype=bool), linear, np.sqrt(2.0))
-    return Weights(np.ones_like(like.shift), linear, np.ones_like(like.marginal))
-
-
-def _newton(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Callable[[Weights], Weights]:
-    """From means of features to a step: the inverse of the Jacobian on a Gaussian.
-
-    There the features of one order k are correlated as R_ij^(k+1), and those of different orders
-    are not. Where the mean square of a feature is larger, the step is shorter.
-    """
-    finite = np.flatnonzero(np.all(np.isfinite(s), axis=1))
-    some = finite[:: max(1, len(finite) * z.shape[1] // ROWS_AT_ONCE)]  # mean squares need no more
-    z, s = z[some], s[some]
-    y, s_y = at.whiten(z), at.push(s)
-    shift = 1 / np.maximum(np.mean(s_y**2, axis=0), 1.0)
-    linear = like.linear
-    if linear.ndim == 2:
-        squares, mixed = (s_y**2).T @ y**2, (s_y * y).T @ (s_y * y)
-        square = (squares + squares.T + 2 * mixed) / (2 * len(y))
-        own = np.mean((1 + s_y * y) ** 2, axis=0)
-        diagonal = np.eye(len(own), dtype=bool)
-        linear = 1 / np.maximum(np.where(diagonal, own[None], square), 2.0)
-    elif linear.size:
-        linear = 1 / np.maximum(np.mean((1 + s_y * y) ** 2, axis=0), 2.0)
-    marginal, inverses = like.marginal, []
-    if marginal.size:
-        values, slopes = hermite(z, len(marginal) + 1)
-        square = np.mean((slopes + values * at.regress(s)[None]) ** 2, axis=1)
-        marginal = np.maximum(square, 1.0) ** -0.5
-        if at.root is not None:
-            correlation = at.root @ at.root
-            powers = [correlation ** (k + 3) for k in range(len(marginal))]
-            ridge = 1e-3 * np.eye(len(correlation))
-            inverses = [np.linalg.inv(power + ridge) for power in powers]
-
-    def newton(means: Weights) -> Weights:
-        scaled = marginal * means.marginal
-        if inverses:
-            scaled = np.stack([m @ row for m, row in zip(inverses, scaled, strict=True)])
-        return Weights(shift * means.shift, linear * means.linear, marginal * scaled)
-
-    return newton

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc._types import Float
+from srmc._types import Float, Int
 from srmc.tune import rule
 
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
@@ -74,13 +74,32 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
 
 
 class Form(NamedTuple):
-    """Which fields a map has: "full", "diagonal" or "shift", and marginal ones up to `order`."""
+    """Which fields a map has: "full", "diagonal" or "shift", marginal ones up to `order`, products.
+
+    >>> str(Form.parse("full, order 5, products"))
+    'full, order 5, products'
+    """
 
     linear: str
     order: int = 1
+    products: bool = False
 
     def __str__(self) -> str:
-        return self.linear if self.order < 2 else f"{self.linear}, order {self.order}"
+        order = f", order {self.order}" if self.order >= 2 else ""
+        return self.linear + order + (", products" if self.products else "")
+
+    @staticmethod
+    def parse(text: str) -> "Form":
+        """The form whose string this is."""
+        linear, *more = text.split(", ")
+        orders = [int(word.removeprefix("order ")) for word in more if word.startswith("order ")]
+        return Form(linear, max(orders, default=1), "products" in more)
+
+    def size(self, dim: int) -> int:
+        """The number of fields in so many dimensions."""
+        linear = {"full": dim * (dim + 1) // 2, "diagonal": dim, "shift": 0}[self.linear]
+        products = dim * dim * (dim + 1) // 2 - dim if self.products else 0
+        return dim + linear + (self.order - 1) * dim + products
 
 
 class Weights(NamedTuple):
@@ -92,11 +111,14 @@ class Weights(NamedTuple):
         Of linear fields in y: a symmetric matrix, a vector of scalings, or nothing.
     marginal
         Of h_k(z_i) R[:, i] / sqrt((k + 1)!), for k = 2 up to the order, (k, i).
+    product
+        Of (z_i z_j - R_ij) R[:, k] / sqrt(2), one for each of `triples`, or nothing.
     """
 
     shift: Float[np.ndarray, " d"]
     linear: Float[np.ndarray, "..."]
     marginal: Float[np.ndarray, "k d"]
+    product: Float[np.ndarray, " t"]
 
     def flat(self) -> np.ndarray:
         """All weights as a vector; of a symmetric matrix its upper half, in an isometric way."""
@@ -104,27 +126,36 @@ class Weights(NamedTuple):
         if linear.ndim == 2:
             rows, columns = np.triu_indices(len(linear))
             linear = linear[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-        return np.concatenate([self.shift, linear, self.marginal.ravel()])
+        return np.concatenate([self.shift, linear, self.marginal.ravel(), self.product])
 
     def like(self, flat: np.ndarray) -> "Weights":
         """A vector in this structure."""
         dim = len(self.shift)
-        shift, rest = flat[:dim], flat[dim:]
-        linear, marginal = np.split(rest, [len(rest) - self.marginal.size])
+        product = len(flat) - self.product.size
+        ends = [dim, product - self.marginal.size, product]
+        shift, linear, marginal, last = np.split(flat, ends)
         if self.linear.ndim == 2:
             rows, columns = np.triu_indices(dim)
             matrix = np.zeros((dim, dim))
             matrix[rows, columns] = linear / np.where(rows == columns, 1.0, np.sqrt(2.0))
             linear = matrix + np.triu(matrix, 1).T
-        return Weights(shift, linear, marginal.reshape(self.marginal.shape))
+        return Weights(shift, linear, marginal.reshape(self.marginal.shape), last)
 
 
 def no_move(form: Form, dim: int) -> Weights:
     """The weights of the identity."""
     shapes = {"full": (dim, dim), "diagonal": (dim,), "shift": (0,)}
-    return Weights(
-        np.zeros(dim), np.zeros(shapes[form.linear]), np.zeros((max(0, form.order - 1), dim))
-    )
+    marginal = np.zeros((max(0, form.order - 1), dim))
+    product = np.zeros(len(triples(dim)) if form.products else 0)
+    return Weights(np.zeros(dim), np.zeros(shapes[form.linear]), marginal, product)
+
+
+def triples(dim: int) -> Int[np.ndarray, "t 3"]:
+    """i <= j and k of the fields z_i z_j along k, without those that are marginal."""
+    rows, columns = np.triu_indices(dim)
+    pairs = np.repeat(np.stack([rows, columns], axis=1), dim, axis=0)
+    every = np.column_stack([pairs, np.tile(np.arange(dim), len(rows))])
+    return every[np.any(every != every[:, :1], axis=1)]
 
 
 def displaced(at: Coordinates, weights: Weights, z: Rows) -> Rows:
@@ -139,6 +170,10 @@ def displaced(at: Coordinates, weights: Weights, z: Rows) -> Rows:
     if weights.marginal.size:
         values, _ = hermite(z, len(weights.marginal) + 1)
         out = out + at.regress(np.einsum("knd,kd->nd", values, weights.marginal))
+    if weights.product.size:
+        along = triples(z.shape[1])[:, 2]
+        spread = np.eye(z.shape[1])[along] * weights.product[:, None]
+        out = out + at.regress(products(at, z)[0] @ spread)
     return out
 
 
@@ -156,7 +191,46 @@ def total_features(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Weights:
     if marginal.size:
         values, slopes = hermite(z, len(marginal) + 1)
         marginal = np.sum(slopes, axis=1) + np.einsum("knd,nd->kd", values, at.regress(s))
-    return Weights(np.sum(s_y, axis=0), linear, marginal)
+    product = like.product
+    if product.size:
+        product = np.sum(product_features(at, z, s), axis=0)
+    return Weights(np.sum(s_y, axis=0), linear, marginal, product)
+
+
+def feature_rows(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Rows:
+    """All features of each draw, as `Weights.flat` lays them out."""
+    y, s_y = at.whiten(z), at.push(s)
+    parts = [s_y]
+    if like.linear.ndim == 2:
+        i, j = np.triu_indices(z.shape[1])
+        scale = np.where(i == j, 0.5, np.sqrt(0.5))
+        parts.append((i == j) + scale * (s_y[:, i] * y[:, j] + s_y[:, j] * y[:, i]))
+    elif like.linear.size:
+        parts.append(1 + s_y * y)
+    if like.marginal.size:
+        values, slopes = hermite(z, len(like.marginal) + 1)
+        parts += list(slopes + values * at.regress(s)[None])
+    if like.product.size:
+        parts.append(product_features(at, z, s))
+    return np.concatenate(parts, axis=1)
+
+
+def product_features(at: Coordinates, z: Rows, s: Rows) -> Float[np.ndarray, "n t"]:
+    """The features of products, one for each of `triples`."""
+    values, slopes = products(at, z)
+    features: np.ndarray = slopes + values * at.regress(s)[:, triples(z.shape[1])[:, 2]]
+    return features
+
+
+def products(at: Coordinates, z: Rows) -> tuple[Float[np.ndarray, "n t"], Float[np.ndarray, "n t"]]:
+    """(z_i z_j - R_ij) / sqrt(2) and its derivative along R[:, k] for all triples, z cut at ±3."""
+    i, j, k = triples(z.shape[1]).T
+    correlation = np.eye(z.shape[1]) if at.root is None else at.root @ at.root
+    cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
+    values = (cut[:, i] * cut[:, j] - correlation[i, j]) / np.sqrt(2)
+    slopes = inside[:, i] * cut[:, j] * correlation[i, k]
+    slopes = (slopes + inside[:, j] * cut[:, i] * correlation[j, k]) / np.sqrt(2)
+    return values, slopes
 
 
 def hermite(z: Rows, order: int) -> tuple[np.ndarray, np.ndarray]:

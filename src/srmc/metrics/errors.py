@@ -79,7 +79,7 @@ def repelled_error(
         for c in range(len(values))
     ]
     error: np.ndarray = np.sqrt(np.sum(np.square(errors), axis=0)) / len(values)
-    return error
+    return at_least_between(values, error)
 
 
 def _one_history_error(
@@ -142,21 +142,29 @@ def _autocorrelation_time(draws: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def at_least_between(
-    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"]
+    values: Float[np.ndarray, "chain draw k"],
+    error: Float[np.ndarray, " k"],
+    within: Float[np.ndarray, " k"] | None = None,
 ) -> Float[np.ndarray, " k"]:
     """The error, or the error between chains if they are stuck in different places."""
     if len(values) < 2:
         return error
     between = _between_chains_error(values)
-    return np.where(are_stuck(values), np.maximum(error, between), error)
+    return np.where(are_stuck(values, within), np.maximum(error, between), error)
 
 
-def are_stuck(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:
-    """Whether the chains differ by far more than their own variation explains."""
+def are_stuck(
+    values: Float[np.ndarray, "chain draw k"], within: Float[np.ndarray, " k"] | None = None
+) -> Bool[np.ndarray, " k"]:
+    """Whether the chains differ by far more than their own variation explains.
+
+    `within` is the squared error of a chain's mean, by default from batch means.
+    """
     chains, draws, size = values.shape
-    if chains < 2 or draws < 4:
-        return np.zeros(size, bool)
-    within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
+    if within is None:
+        if chains < 2 or draws < 4:
+            return np.zeros(size, bool)
+        within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
     stuck: np.ndarray = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
     return stuck
 

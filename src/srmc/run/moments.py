@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from srmc._types import Array, Float, PyTree
 from srmc.core.state import RepelState
-from srmc.metrics.errors import batch_means_error
+from srmc.metrics.errors import at_least_between, batch_means_error
 from srmc.run.devices import Layout
 from srmc.run.loop import Carry, Chunk, Pace, Statistics, Task, drawing, dtypes, paced
 
@@ -42,6 +42,7 @@ class Accumulator:
         self.count = 0
         self.mean: Any = 0.0  # (chain, d)
         self.square: Any = 0.0  # sums of squares about the mean, (chain, d) or (chain, d, d)
+        self.between: Any = 0.0  # the part of these squares between units, (chain, d)
         self.batch_counts: list[int] = []
         self.batch_means: list[np.ndarray] = []  # over all chains, (d,)
         self.batch_stats: list[np.ndarray] = []  # (statistic, chain), averages per draw
@@ -52,8 +53,10 @@ class Accumulator:
         total = self.count + count
         delta = mean - self.mean
         product = delta[..., None] * delta[..., None, :] if square.ndim == 3 else delta**2
+        weight = self.count * count / total
         self.mean = self.mean + delta * (count / total)
-        self.square = self.square + square + product * (self.count * count / total)
+        self.square = self.square + square + product * weight
+        self.between = self.between + delta**2 * weight
         self.count = total
         if self._units % self._units_per_batch == 0:
             self.batch_counts.append(0)
@@ -68,7 +71,8 @@ class Accumulator:
     def of_all_processes(self, layout: Layout) -> "Accumulator":
         """The same for the chains of all processes, which have equally many each."""
         share = np.stack(self.batch_means)[None].repeat(len(self.mean), axis=0)
-        self.mean, self.square, shares = layout.of_all_processes((self.mean, self.square, share))
+        whole = layout.of_all_processes((self.mean, self.square, self.between, share))
+        self.mean, self.square, self.between, shares = whole
         self.batch_means = list(shares.mean(axis=0))
         return self
 
@@ -79,6 +83,7 @@ class Accumulator:
         variance = variance / max(1, self.count - 1)
         count, batches = np.array(self.batch_counts), np.stack(self.batch_means)
         error = batch_means_error(batches[count == count[0]][None])  # the last one may be short
+        error = self._at_least_between(error)
         leaves, structure = jax.tree.flatten(shapes)
         ends = np.cumsum([leaf.size for leaf in leaves])
 
@@ -95,6 +100,13 @@ class Accumulator:
             for leaf, end in zip(leaves, ends, strict=True)
         ]
         return jax.tree.unflatten(structure, named), self._covariance() if full else None
+
+    def _at_least_between(self, error: np.ndarray) -> np.ndarray:
+        """The error, or that between chains if they are stuck; `between` has n Var(unit mean)."""
+        if len(self.mean) < 2 or self._units < 4:
+            return error
+        within = self.between.mean(axis=0) / ((self._units - 1) * self.count)
+        return at_least_between(self.mean[:, None], error, within)
 
     def _covariance(self) -> np.ndarray:
         between = self.mean - self.mean.mean(axis=0)

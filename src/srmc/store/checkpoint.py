@@ -32,7 +32,7 @@ from srmc.store.files import (
 )
 from srmc.store.probe import compare
 
-FORMAT = 2
+FORMAT = 3
 CONTENTS = ("warmup.npz", "state.npz", "state-before.npz", "draws.zarr")
 
 
