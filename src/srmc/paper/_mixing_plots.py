@@ -27,7 +27,7 @@ def curves(found: Mapping[str, Found], weights: Float[np.ndarray, " cls"]) -> Fi
             axis.set(xlabel=f"{view} per chain", ylabel=what, xscale="log")
     limit = srmc.metrics.kl_divergence(weights, UNIFORM)
     axes[0, 0].axhline(limit, color="k", ls=":", lw=0.8)
-    axes[0, 0].legend(fontsize=7)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
