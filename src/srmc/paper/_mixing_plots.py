@@ -42,7 +42,7 @@ def _draw(axes: np.ndarray, f: Found, view: str, line: dict[str, object]) -> Non
 
 def snapshots(found: Mapping[str, Found], steps: int) -> Figure:
     """Ten chains of some samplers, at the start and after each quarter of the steps."""
-    figure = new_figure(8.4, 7.2)
+    figure = new_figure(8.4, 4.8)
     panels = figure.subplots(2, 2).flat
     for axis, name in zip(panels, SHOWN, strict=True):
         path = found[name].path
