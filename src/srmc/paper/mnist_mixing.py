@@ -36,10 +36,10 @@ class Size(NamedTuple):
     steps: int
     every: int
     levels: int
-    rounds: int  # of the long tempered run
+    rounds: int  # of the long tempered run; if few, the first serves
 
 
-SIZES = {"full": Size(12, 10_000, 25, 12, 300), "quick": Size(6, 40, 10, 3, 4)}
+SIZES = {"full": Size(12, 10_000, 25, 12, 300), "quick": Size(6, 40, 10, 3, 2)}
 
 
 class Arm(NamedTuple):
@@ -154,6 +154,8 @@ def _tempered(
     key = jax.random.key(seed + 1)
     rounds = max(2, s.steps // ((MOVES + 1) * s.levels))
     arm = temper(model, jnp.asarray(starts), key, betas, Plan(rounds, 1, light), STEP_SIZE)
+    if s.rounds <= rounds:
+        return arm.path, arm.path
     few = jnp.asarray(starts[: max(2, s.chains // 3)])
     plan = Plan(s.rounds, 1, light)
     long = temper(model, few, jax.random.fold_in(key, 1), betas, plan, STEP_SIZE)

@@ -77,9 +77,10 @@ def follow(
         return jax.vmap(jax.vmap(function, [a[1] for a in axes]), [a[0] for a in axes])
 
     init = over(lambda alpha, x: build(alpha).init(x), (0, None), (None, 0))
-    states = jax.jit(init)(alphas, starts)
+    options = compiler_options(plan.light)
+    states = jax.jit(init, compiler_options=options)(alphas, starts)
     advance_all = over(advance, (0, None), (0, 0), (None, 0), (None, None))
-    program = jax.jit(advance_all, compiler_options=compiler_options(plan.light))
+    program = jax.jit(advance_all, compiler_options=options)
     compiled = program.lower(alphas, states, keys, 0).compile()
     first = np.broadcast_to(np.asarray(starts), (len(alphas), *starts.shape))
     kept, spent, rates, seconds = [_small(first)], [np.zeros(len(alphas))], [], 0.0
