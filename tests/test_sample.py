@@ -260,6 +260,17 @@ def test_schedules_and_repellence_are_resumed(tmp_path, options):
     assert " at 0x" not in str(first.about["settings"])
 
 
+def test_what_repellence_leaves_out_stays_tuned():
+    tuned = srmc.sample(log_gamma, **QUICK, alpha=3.0)
+    given = {"repellence": {"history_every": 2, "feedback_every": 1}}
+    result = srmc.sample(log_gamma, **QUICK, alpha=3.0, **given)
+    np.testing.assert_array_equal(result.base["x"], tuned.base["x"])
+    assert np.all(np.max(result.stats["alpha"]) == np.max(tuned.stats["alpha"]))
+    updates = result.stats["gain"] > 0
+    assert np.mean(updates) == 0.5
+    np.testing.assert_allclose(result.stats["gain"][updates], tuned.stats["gain"].ravel()[0], 0.5)
+
+
 def test_paper_settings_are_one_keyword_away():
     result = srmc.sample(log_gamma, **QUICK, repellence=srmc.paper_settings(0.5))
     np.testing.assert_allclose(result.stats["alpha"], 0.5)

@@ -1,10 +1,11 @@
 """Argument checks whose messages name the argument, the value and what is allowed."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -25,7 +26,8 @@ def check_number(
     """Raise if a number, or an entry of an array if not `scalar`, is not finite or out of range."""
     if not is_concrete(value):
         return
-    if isinstance(value, str) or (scalar and np.ndim(value) > 0):
+    numbers = as_numbers(name, value, "a number" if scalar else "an array of numbers")
+    if isinstance(value, bool) or (scalar and numbers.ndim > 0):
         raise TypeError(f"{name} must be a number, got {value!r}")
     allowed = [
         text
@@ -37,13 +39,43 @@ def check_number(
         )
         if given
     ]
-    try:
-        numbers = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
     inside = (numbers > above) & (numbers >= at_least) & (numbers <= at_most)
     if not np.all(np.isfinite(numbers) & inside):
         raise ValueError(f"{name} must be {' and '.join(allowed)}, got {value!r}")
+
+
+def as_numbers(name: str, value: Any, what: str = "an array of numbers") -> np.ndarray:
+    """A number, or an array of them, in double precision; raise if it is anything else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
+    if not jnp.issubdtype(array.dtype, np.number) and array.dtype != bool:
+        raise TypeError(f"{name} must be {what}, got {short(value)}")
+    if np.iscomplexobj(array):
+        raise TypeError(f"{name} must be real, got {short(value)}")
+    return array.astype(float)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise unless the value is a whole number that JAX can tell from others."""
+    check_count(name, value, at_least=0)
+    if value >= 2**32:
+        raise ValueError(f"{name} must be < 2**32, got {value!r}")
+
+
+def check_key(name: str, value: Any) -> None:
+    """Raise unless the value is one key of JAX, typed or raw."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    is_typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if not (is_typed and shape == ()) and not (dtype == np.uint32 and shape == (2,)):
+        raise TypeError(f"{name} must be a key, such as jax.random.key(0), got {short(value)}")
 
 
 def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
@@ -57,7 +89,7 @@ def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
 def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
     """Raise unless the value is one of the allowed ones."""
     options = list(allowed)
-    if value not in options:
+    if not (isinstance(value, Hashable) and value in options):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
 
 
@@ -65,12 +97,63 @@ def check_call(
     what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Raise if `function` does not accept the arguments; return them by name."""
+    if not callable(function):
+        raise TypeError(f"{what} must be a function, got {function!r}")
     signature = inspect.signature(function)
+    takes = ", ".join(signature.parameters)
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if unknown and not any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values()):
+        raise TypeError(f"{what} has no argument {', '.join(unknown)}; it takes {takes}")
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         hint = ""
         if "alpha" in signature.parameters and "'alpha'" in str(error):
             hint = "; give its own alpha by position, or with functools.partial"
-        takes = ", ".join(signature.parameters)
         raise TypeError(f"{what}: {error}; it takes {takes}{hint}") from None
+
+
+def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> Any:
+    """The shapes that a JAX function returns at these arguments; raise if it cannot be traced.
+
+    What the function itself raises is left as it is.
+    """
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of {of}, got {function!r}")
+
+    def checked(*args: Any) -> Any:
+        out = function(*args)
+        wrong = [x for x in jax.tree.leaves(out) if not is_numeric(x)]
+        if wrong or out is None:
+            raise TypeError(f"{name} must return numbers, got {short(out)}")
+        return out
+
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError as error:
+        raise TypeError(f"{name} must be a function of {of} alone: {error}") from None
+    except ValueError:  # it has no signature
+        pass
+    try:
+        return jax.eval_shape(checked, *args)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, jax.errors.JAXTypeError) or "Tracer" in str(error):
+            raise TypeError(
+                f"{name} must be written with jax.numpy, but {function!r} cannot be traced by JAX; "
+                "if it is of NumPy or PyTorch, give its value and gradient to "
+                f"srmc.models.from_value_and_grad: {str(error).splitlines()[0]}"
+            ) from error
+        raise
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether this is a number or an array of numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind not in "OSU"
+    return isinstance(value, jax.Array | float | int | complex)
+
+
+def short(value: Any) -> str:
+    """A value in an error message."""
+    text = str(value) if hasattr(value, "shape") else repr(value)
+    return text if len(text) < 200 else f"{text[:200]} ..."

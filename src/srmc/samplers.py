@@ -8,12 +8,12 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc import kernels
-from srmc._checks import check_count, check_number, check_option
+from srmc._checks import check_count, check_flag, check_number, check_option
 from srmc._types import Array, ArrayLike, LogDensity
 from srmc.core.field import Field
 from srmc.core.history import gain
 from srmc.core.repel import repel
-from srmc.core.strength import Strength
+from srmc.core.strength import Strength, as_strength
 from srmc.core.surrogate import Surrogate
 from srmc.core.tilt import tilt
 from srmc.discrete.space import Space
@@ -48,6 +48,8 @@ def paper_settings(
     docs/theory.md has the condition for stability, and `info.is_stable` tells when it is violated.
     """
     check_option("hvp", hvp, _HVPS)
+    check_flag("discrete", discrete)
+    as_strength(alpha)  # refuses what is neither a strength nor one's number
     settings = {
         "alpha": alpha,
         "gain": gain(rho),
@@ -88,7 +90,7 @@ def mh(
     `scale` is a vector of units in which the coordinates are measured: a diagonal metric. The
     frame of `mh`, `ula`, `uld` and `mala` is "fixed" unless given, or moved along a field.
     """
-    above = 0.0 if jnp.ndim(step_size) < 2 else -np.inf
+    above = 0.0 if np.ndim(step_size) < 2 else -np.inf
     check_number("step_size", step_size, above=above, scalar=False)
     random_walk = blackjax.additive_step_random_walk.normal_random_walk
     return repel(_in_units(random_walk, scale), logdensity_fn, sigma=step_size, **_local(options))

@@ -85,3 +85,24 @@ def test_continuous_targets_anneal_too():
 def test_bad_schedules_are_named(schedule):
     with pytest.raises(ValueError, match="schedule must"):
         anneal(TARGETS["rbm"], schedule=schedule)
+
+
+@pytest.mark.parametrize("last", [1.0, 0.5])
+def test_base_states_must_be_in_the_space(last):
+    """A state of the base that is none of the space would have a weight all the same."""
+    half = lambda key: jnp.where(jax.random.uniform(key, (10,)) < 0.5, 0.0, last)
+    run = lambda: srmc.ais(
+        jax.random.key(0),
+        TARGETS["rbm"].logdensity_fn,
+        lambda f: srmc.gwg(f, srmc.Binary(), alpha=0.0),
+        half,
+        lambda x: 0.0 * jnp.sum(x),
+        schedule=2,
+        num_particles=4,
+        progress=False,
+    )
+    if last == 1.0:
+        assert np.isfinite(run().log_normalizer)
+        return
+    with pytest.raises(ValueError, match=r"sample_base must draw states of Binary\(\)"):
+        run()

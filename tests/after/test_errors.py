@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 import srmc
 
@@ -80,3 +81,33 @@ def test_shapes_are_checked():
     _, report = srmc.rebalance(x, score, logdensity_fn=log_density, report=True)
     with pytest.raises(ValueError, match="values must be"):
         srmc.rebalanced_error(x[:, :10], x, x, report)
+
+
+def test_intervals_cover_where_tails_are_heavy():
+    shape, held = 0.2, []
+    density = lambda x: jnp.sum(shape * x - jnp.exp(x))
+    for seed in range(3):
+        x = np.asarray(jax.random.loggamma(jax.random.key(seed), shape, (4, 500, 10)), np.float32)
+        s = shape - np.exp(x)
+        gradient = jax.grad(density)
+        moved, report = srmc.rebalance(x, gradient, s, logdensity_fn=density, report=True)
+        summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
+        held.append(np.abs(summary["mean"] - digamma(shape)) < 1.96 * summary["error"])
+        assert np.mean(summary["error"] / srmc.metrics.batch_means_error(x)) < 0.8
+    assert np.mean(held) > 0.9
+
+
+def test_errors_are_not_below_what_the_moved_draws_show():
+    """Had the map not moved the draws at all, the change that it promises would be missing."""
+    x = draws(9)
+    s = np.asarray(scores_at(x))
+    moved, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    promised = srmc.rebalanced_error(x, x, s, report)
+    seen = srmc.rebalanced_error(x, x, s, report, moved=moved)
+    summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
+    np.testing.assert_allclose(summary["error"], seen, rtol=1e-5)
+    missing = np.abs(moved.mean(axis=(0, 1)) - x.mean(axis=(0, 1)))
+    none = srmc.rebalanced_error(x, x, s, report, moved=x)
+    assert np.all(none > missing - 3 * promised)
+    assert np.any(none > 2 * promised)
+    assert np.all(seen < 2 * promised)

@@ -1,9 +1,20 @@
-from srmc.bench.overhead import overhead
+import functools
+import json
+
+from typer.testing import CliRunner
+
+from srmc.bench import overhead
+from srmc.cli import app
 
 
-def test_rows_have_a_baseline_and_a_ratio_each():
-    size = {"num_data": 20, "dim": 3, "num_chains": 2, "num_steps": 70, "lattice": 3}
-    rows = overhead(**size, repeats=2, kernels=("nuts", "gwg", "rebalance"))
+def test_quick_rows_have_a_baseline_and_a_ratio_each(tmp_path, monkeypatch):
+    size = {"num_data": 20, "dim": 3, "num_chains": 2, "lattice": 3}
+    size["kernels"] = ("nuts", "gwg", "rebalance")
+    monkeypatch.setattr(overhead, "overhead", functools.partial(overhead.overhead, **size))
+    out = tmp_path / "rows.json"
+    ran = CliRunner().invoke(app, ["bench", "overhead", "--quick", "--out", str(out)])
+    assert ran.exit_code == 0, ran.output
+    rows = json.loads(out.read_text())
     assert {row["kernel"] for row in rows} == {"nuts", "gwg", "rebalance"}
     for row in rows:
         assert row["microseconds_per_step"] > 0

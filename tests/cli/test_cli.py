@@ -1,6 +1,7 @@
 """The command line as a person uses it."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -22,6 +23,15 @@ def test_targets_are_listed():
         assert name in out.output
 
 
+def test_a_target_whose_package_is_missing_is_listed_with_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    out = call("targets")
+    assert out.exit_code == 0
+    assert "breast_cancer needs scikit-learn: pip install 'srmc[bench]'" in " ".join(
+        out.output.split()
+    )
+
+
 def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     folder = tmp_path / "new"
     out = call("sample", "banana", "--kernel", "mala", "--alpha", "1", *FAST, "--out", folder)
@@ -29,13 +39,16 @@ def test_sample_leaves_a_result_that_can_be_shown_and_repeated(tmp_path):
     assert "repelled" in out.output
     assert "gradients" in out.output
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert "srmc sample banana --kernel mala --alpha 1 " in (folder / "run.html").read_text()
     result = srmc.load(folder / "result.nc")
     assert result.draws["x"].shape == (2, 100, 2)
     assert result.gradients == 2 * 105
-    shown = call("show", folder, "--plot", tmp_path / "again.png")
+    page = tmp_path / "again.html"
+    shown = call("show", folder, "--plot", tmp_path / "again.png", "--report", page)
     assert shown.exit_code == 0, shown.output
     assert "x[1]" in shown.output
     assert (tmp_path / "again.png").exists()
+    assert page.read_text() == (folder / "run.html").read_text()
     record = json.loads(call("show", folder / "result.nc", "--json").output)
     assert record["facts"]["gradients, sampling"] == 2 * 105
 
@@ -89,7 +102,7 @@ def test_what_cannot_be_shown_is_named(tmp_path):
     ("args", "words"),
     [
         (["nowhere"], "target must be one of gaussian"),
-        (["nowhere.py:f"], "target must be one of gaussian"),
+        (["nowhere.py:f"], "there is no file nowhere.py"),
         (["banana", "--alpha", "-1"], "alpha must be finite and >= 0"),
         (["banana", "--step-size", "0"], "step_size must be finite and > 0"),
         (["banana", "--kernel", "gibs"], "gibs"),
@@ -120,11 +133,51 @@ def test_a_file_without_what_is_asked_is_named(tmp_path):
     )
 
 
-def test_an_error_in_the_user_s_own_code_keeps_its_traceback(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def logp(x):\n    raise ValueError('mine [alone]')\n", "error: mine [alone]"),
+        ("def logp(x):\n    return 1 / 0 * x\n", "ZeroDivisionError: division by zero"),
+        ("def logp(x):\n    return y * x\n", "NameError: name 'y' is not defined"),
+        ("y = unknown\ndef logp(x): return x\n", "NameError: name 'unknown' is not defined"),
+        ("def logp(x) return x\n", "SyntaxError"),
+    ],
+)
+def test_an_error_in_the_user_s_own_code_shows_the_user_s_own_lines(tmp_path, text, said):
     model = tmp_path / "srmc_model.py"
-    model.write_text("initial_position = 0.0\ndef logp(x): raise ValueError('mine [alone]')\n")
+    model.write_text(f"initial_position = 0.0\n{text}")
     out = call("sample", f"{model}:logp", "--out", tmp_path / "results")
     assert out.exit_code == 2
     assert "srmc_model.py" in out.output
-    assert "mine [alone]" in out.output
+    assert "site-packages" not in out.output
+    assert "srmc/cli" not in out.output
+    assert said in out.output
     assert not (tmp_path / "results").exists()
+
+
+def test_the_version_is_told():
+    assert call("--version").output == f"srmc {srmc.__version__}\n"
+
+
+def test_what_was_saved_is_said_after_an_interrupt(tmp_path, monkeypatch):
+    run = srmc.sample
+
+    def interrupted(*args, **options):
+        result = run(*args, **options)
+        result.interrupted, result.about["num_draws"] = True, 70
+        return result
+
+    monkeypatch.setattr(srmc, "sample", interrupted)
+    out = call("sample", "banana", "--kernel", "mala", "--alpha", "0", *FAST, "--out", tmp_path)
+    assert out.exit_code == 130
+    said = " ".join(out.output.split())
+    assert f"Interrupted: 70 of 100 draws per chain were saved in {tmp_path}." in said
+
+    def stopped(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(srmc, "sample", stopped)
+    out = call("sample", "banana", *FAST, "--out", tmp_path / "new")
+    assert out.exit_code == 130
+    assert "nothing was saved" in out.output
+    assert not (tmp_path / "new").exists()

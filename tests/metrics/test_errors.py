@@ -66,7 +66,7 @@ def test_without_features_that_act_it_is_batch_means():
     )
     few = slice(0, 5)
     np.testing.assert_array_equal(
-        metrics.repelled_error(values[:, few], u[:, few], gain, alpha, shared=True),
+        metrics.repelled_error(*(x[:, few] for x in (values, u, gain, alpha)), shared=True),
         metrics.batch_means_error(values[:, few]),
     )
 

@@ -3,14 +3,16 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import srmc
 from srmc.cli import app
+from srmc.cli.bench import bench
 from srmc.paper import EXPERIMENTS, Estimate, Row, _page, _report
-from srmc.paper._ledger import NOT_IN_THE_PAPER
+from srmc.paper._ledger import NOT_IN_THE_PAPER, Outcome
 
 ALGORITHM_1 = {"alpha", "gain", "surrogate", "frame", "history_average"}
 # On a discrete space there is no frame, and a feature of ours has no surrogate of the paper's.
@@ -106,6 +108,23 @@ def test_our_own_rows_are_counted_apart():
 def test_numbers_that_are_not_finite_are_null_in_json():
     row = Row("", "", "", {"x": Estimate(float("inf"), float("nan"))}, {"a": True}, "")
     assert json.loads(json.dumps(row.record(), allow_nan=False))["ours"] == {"x": [None, None]}
+
+
+def test_the_command_writes_the_report_of_what_it_ran(tmp_path, monkeypatch):
+    rows = [Row("figure 1", "a claim", "1", {"x": Estimate(1.0, 0.1)}, {"a": True}, "none")]
+    outcome = Outcome({"alpha": 1.0}, {"x": 1.0}, {}, rows)
+    monkeypatch.setitem(EXPERIMENTS, "figure1", lambda size, seed, show: outcome)
+    result = CliRunner().invoke(app, ["reproduce", "figure1", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "a claim" in result.output
+    assert "a claim" in (tmp_path / "index.html").read_text()
+
+
+def test_every_command_has_a_quick_form_that_a_test_runs():
+    commands = {c.callback.__name__ for c in bench.registered_commands} - {"page"}
+    tests = (Path(__file__).parents[1] / "bench").glob("test_*.py")
+    text = "".join(path.read_text() for path in tests)
+    assert {name for name in commands if f'"{name}", "--quick"' in text} == commands
 
 
 def test_an_unknown_experiment_is_named():

@@ -1,11 +1,16 @@
 """A run that has failed says so."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import srmc
+from srmc.results.result import Result
+from srmc.results.trouble import troubles
+from srmc.run.keep import Kept
 
 SHORT = {"num_warmup": 300, "num_samples": 300, "progress": False}
 
@@ -50,3 +55,84 @@ def test_a_sound_run_says_nothing(recwarn):
         srmc.targets.gaussian(2), num_warmup=500, num_samples=2000, num_chains=4, progress=False
     )
     assert result.warnings == []
+    energy = np.random.default_rng(0).normal(size=(4, 2000)).cumsum(axis=1)
+    stats = result.stats | {"energy": np.where(np.arange(4)[:, None] < 2, energy, 1.0)}
+    slow = dataclasses.replace(result, kept=result.kept._replace(stats=stats))
+    (told,) = troubles(slow)
+    assert "the energy changes slowly in chains 0, 1: E-BFMI is 0.00" in told
+    assert "Reparametrise" in told
+
+
+def told(result, words):
+    """How many warnings of a result have these words."""
+    return sum(words in text for text in troubles(result))
+
+
+@pytest.fixture
+def sound():
+    """A run without trouble, of two chains: its statistics can be spoilt one by one."""
+    count = {"diverging": False, "is_finite": True, "is_hot": False, "is_stable": True}
+    stats = {name: np.full((2, 500), value) for name, value in count.items()}
+    stats |= {name: np.ones((2, 500)) for name in ("alpha", "acceptance_rate", "gradients")}
+    x = np.random.default_rng(0).normal(size=(2, 500, 3))
+    kept = Kept(stats=stats, draws={"x": x}, base={"x": x}, scored={"score": -x})
+    # The energy of a sound chain changes as fast as it varies.
+    stats["energy"] = 0.5 * np.sum(x**2, axis=2)
+    settings = {"kernel": "nuts", "thin": 1}
+    return Result(kept, {"settings": settings, "num_draws": 500})
+
+
+SPOILT = {
+    "came after a divergence": {"diverging": True},
+    "acceptance was 0 or not finite": {"is_finite": False},
+    "reached the largest tree depth, 10": {"gradients": 1023.0},
+    "history and kernel blew up": {"is_stable": False},
+}
+
+
+@pytest.mark.parametrize("words", SPOILT)
+def test_what_a_step_reports_is_told(sound, words):
+    assert troubles(sound) == []
+    for name, value in SPOILT[words].items():
+        sound.stats[name][:, ::4] = value
+    assert told(sound, words) == 1
+
+
+def test_a_guard_that_gave_in_is_told(sound):
+    sound.stats["is_hot"][:, 100:140] = True
+    assert troubles(sound) == []  # alpha recovered
+    sound.stats["alpha"][:, 100:] = 0.01
+    assert told(sound, "the guard lowered alpha at 80 draws, to 0.21 on average") == 1
+
+
+def test_a_flat_density_is_told(sound):
+    sound.kept.scored["score"][:, :, 1] = 0.0
+    assert told(sound, "the log density is flat in coordinate 1:") == 1
+    sound.kept.scored["score"][:] = 0.0
+    assert told(sound, "the log density is flat: its gradient was 0 at every draw") == 1
+
+
+@pytest.mark.parametrize("accepted", [0.0, 1.0])
+def test_chains_that_never_moved_are_told_what_to_do(sound, accepted):
+    sound.draws["x"][1] = sound.base["x"][1] = 0.0
+    sound.stats["acceptance_rate"][1] = accepted
+    words = f"chains 1 never moved, and accepted {accepted:.0%} of their proposals. Use "
+    assert told(sound, words + ("larger" if accepted else "smaller")) == 1
+
+
+def test_chains_that_disagree_are_told(sound):
+    sound.draws["x"][1] += 5.0
+    assert told(sound, "R-hat of the plain chains is up to") == 1
+
+
+def test_too_few_draws_are_told(sound):
+    few = {"x": sound.draws["x"][:, :60]}
+    stats = {name: x[:, :60] for name, x in sound.stats.items()}
+    kept = sound.kept._replace(draws=few, base=few, stats=stats)
+    short = Result(kept, sound.about | {"num_draws": 60})
+    assert told(short, "too few for reliable standard errors") == 1
+    one = {"x": sound.draws["x"][:, :1]}
+    stats = {name: x[:, :1] for name, x in sound.stats.items()}
+    kept = sound.kept._replace(draws=one, base=one, stats=stats)
+    alone = Result(kept, sound.about | {"num_draws": 1})
+    assert told(alone, "there are fewer than 4 draws per chain, too few") == 1

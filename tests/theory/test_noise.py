@@ -145,7 +145,7 @@ def test_averages_with_rho_below_1_follow_one_over_alpha_squared():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theory.markov_noise(np.eye(2), [0.5, 0.5], [[[1]]]), "transition, stationary"),
+        (lambda: theory.markov_noise(np.eye(2), [0.5, 0.5], [[1]]), "transition, stationary"),
         (lambda: theory.markov_noise(np.ones((2, 2)), [0.5, 0.5], np.eye(2)), "rows of prob"),
         (
             lambda: theory.markov_noise([[0.9, 0.1], [0.5, 0.5]], [0.5, 0.5], np.eye(2)),

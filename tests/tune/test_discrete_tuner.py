@@ -110,3 +110,43 @@ def test_a_log_density_with_a_space_and_a_resumed_run(tmp_path):
 def test_bad_input_is_named(options, error, words):
     with pytest.raises(error, match=words):
         srmc.sample(**{"model": ISING, "progress": False} | options)
+
+
+def curved(x):
+    """Not linear in each site, with too many sites for the exact feature to be the default."""
+    return -0.1 * jnp.sum(x) + 0.3 * jnp.sum(jnp.sin(3 * x))
+
+
+CURVED = {"space": srmc.Binary(), "initial_position": np.zeros(70, np.float32)}
+QUICK = {"num_warmup": 100, "num_samples": 50, "num_chains": 2, "progress": False}
+
+
+def test_a_feature_that_is_biased_repels_only_if_asked(recwarn):
+    """With too few draws to resample them, "auto" would repel the chain as it runs."""
+    for alpha in ("auto", 0.0):
+        result = srmc.sample(curved, **CURVED, **QUICK, alpha=alpha)
+        assert np.max(result.stats["alpha"]) == 0
+    assert not [one for one in recwarn if "another distribution" in str(one.message)]
+    with pytest.warns(UserWarning, match="feature='gibbs' is exact"):
+        srmc.sample(curved, **CURVED, **QUICK, alpha=2.0)
+
+
+def test_the_feature_is_a_keyword_and_the_rest_stays_tuned(recwarn):
+    result = srmc.sample(curved, **CURVED, **QUICK, alpha=2.0, feature="gibbs")
+    assert not [one for one in recwarn if "another distribution" in str(one.message)]
+    assert np.max(result.stats["alpha"]) == 2.0
+    given = {"repellence": {"feature": "gibbs"}}
+    same = srmc.sample(curved, **CURVED, **QUICK, alpha=2.0, **given)
+    np.testing.assert_array_equal(same.draws["x"], result.draws["x"])
+    np.testing.assert_array_equal(same.stats["gain"], result.stats["gain"])
+    with pytest.raises(ValueError, match="feature must be one of"):
+        srmc.sample(curved, **CURVED, **QUICK, feature="gibs")
+    with pytest.raises(ValueError, match="feature is for discrete spaces"):
+        srmc.sample(lambda x: -x @ x, initial_position=np.zeros(2, np.float32), feature="gibbs")
+
+
+def test_the_step_of_dlp_on_a_flat_target_is_bounded():
+    flat = lambda x: 0.0 * jnp.sum(x)
+    tuner = Discrete("dlp", srmc.Binary())
+    warm = tuner.adapt(flat, jax.random.key(0), jnp.zeros((4, 8)), 400, measures=False)
+    assert float(warm.parameters["step_size"]) <= rule.DLP_STEPS[1]

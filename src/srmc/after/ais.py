@@ -10,9 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count
+from srmc._checks import (
+    as_numbers,
+    check_call,
+    check_count,
+    check_flag,
+    check_key,
+    check_number,
+    outputs_of,
+)
 from srmc._progress import progress_bar
 from srmc._types import Array, ArrayLike, LogDensity, Position, PRNGKey, PyTree
+from srmc.core.target import check_density
 
 
 class AISResult(NamedTuple):
@@ -82,9 +91,13 @@ def ais(
     chunk = num_particles if chunk_size is None else chunk_size
     check_count("chunk_size", chunk)
     check_count("num_steps", num_steps)
+    check_number("log_base_normalizer", log_base_normalizer)
+    check_flag("progress", progress)
+    check_key("rng_key", rng_key)
     betas = jnp.asarray(_schedule(schedule), float)
     path = _Path(logdensity_fn, base_logdensity_fn, build, betas, num_steps)
     keys = jax.random.split(rng_key, num_particles)
+    path.check(keys[0], sample_base)
     out = []
     with progress_bar(progress) as show:
         total = num_particles * path.length
@@ -146,6 +159,23 @@ class _Path(NamedTuple):
         """The log density at an inverse temperature."""
         return lambda x: (1 - beta) * self.base(x) + beta * self.target(x)
 
+    def check(self, key: PRNGKey, sample_base: Callable[[PRNGKey], Position]) -> None:
+        """Refuse functions that do not fit together, by the first particle."""
+        outputs_of("sample_base", sample_base, key, of="a key")
+        x = jax.tree.map(jnp.asarray, sample_base(key))
+        check_density(self.target, x, "logdensity_fn")
+        check_density(self.base, x, "base_logdensity_fn")
+        check_call("build", self.build, (self.target,), {})
+        algorithm = self.build(self.between(self.betas[-1]))
+        if not isinstance(algorithm, SamplingAlgorithm):
+            raise TypeError(f"build must return a sampler, such as srmc.mala, got {algorithm!r}")
+        try:
+            algorithm.init(x, key)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"sample_base must draw what the sampler of build takes, but {error}"
+            ) from error
+
     def run(
         self,
         keys: Array,
@@ -154,7 +184,13 @@ class _Path(NamedTuple):
     ) -> _Particle:
         """The particles at the end of the path, one per key."""
         x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)
-        states = jax.vmap(self.build(self.between(self.betas[-1])).init)(x, keys)
+        algorithm = self.build(self.between(self.betas[-1]))
+        if (space := getattr(algorithm, "space", None)) is not None:
+            try:
+                space.as_state(x)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"sample_base must draw states of {space}: {error}") from None
+        states = jax.vmap(algorithm.init)(x, keys)
         zeros = jnp.zeros(len(keys), self.betas.dtype)
         rates = jnp.zeros((len(keys), self.length))
         particles = _Particle(states.position, zeros, _memory(states), rates, zeros != 0)
@@ -206,12 +242,12 @@ def log_mean(log_weights: np.ndarray) -> tuple[float, float]:
 
 
 def _schedule(schedule: int | ArrayLike) -> np.ndarray:
-    if isinstance(schedule, int | np.integer):
+    if isinstance(schedule, int | np.integer):  # True is refused, too
         check_count("schedule", schedule)
         return np.linspace(0, 1, schedule + 1)
-    betas = np.asarray(schedule, float)
+    betas = as_numbers("schedule", schedule)
     good = betas.ndim == 1 and len(betas) > 1 and betas[0] == 0 and betas[-1] == 1
-    if not good or np.any(np.diff(betas) <= 0):
+    if not good or not np.all(np.diff(betas) > 0):
         raise ValueError(
             f"schedule must rise from 0 to 1, or be a number of steps, got {schedule!r}"
         )

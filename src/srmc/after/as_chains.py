@@ -9,7 +9,10 @@ from srmc._types import Float
 
 def as_chains(name: str, values: Any) -> Float[np.ndarray, "chain draw k"]:
     """Numbers (chain, draw, k) or (draw, k) in double precision, or an error that names them."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
     if array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.floating) or not array.size:
         raise ValueError(
             f"{name} must be floating-point numbers of shape (chain, draw, d) or (draw, d), got "

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import outputs_of
 from srmc._programs import remembered
 from srmc.after.transport import Rows
 
@@ -17,15 +18,7 @@ class Batched:
     """A function of one draw, applied to rows of draws in batches; it counts the rows."""
 
     def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
-        if not callable(function):
-            raise TypeError(f"{name} must be a function of a draw, got {function!r}")
-        try:
-            out = jax.eval_shape(function, jnp.asarray(draws[0, 0]))
-        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
-            raise TypeError(
-                f"{name} must be written with jax.numpy, or made by "
-                f"srmc.models.from_value_and_grad; {function!r} cannot be traced"
-            ) from None
+        out = outputs_of(name, function, jnp.asarray(draws[0, 0]), of="a draw")
         if getattr(out, "shape", None) != shape:
             raise ValueError(
                 f"{name} must return an array of shape {shape} at a draw of shape "

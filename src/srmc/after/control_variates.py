@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_option
+from srmc._checks import as_numbers, check_option, outputs_of
 from srmc._types import Array, Position, PyTree
+from srmc.after.given import as_tree
 from srmc.metrics.errors import batch_means_error
 
 FOLDS = 5
@@ -39,8 +41,9 @@ def zv(
     Parameters
     ----------
     draws
-        Draws, in order: an array (chain, draw, d) or (draw, d), such as `result.draws["x"]`, or a
-        tree of arrays (chain, draw, ...), such as `result.draws`.
+        Draws, in order: an array (chain, draw, d) or (draw, d), such as `result.draws["x"]`; a
+        data frame with a column per coordinate; or a tree of arrays (chain, draw, ...), such as
+        `result.draws` or the posterior of an ArviZ trace.
     scores
         The gradient of the log density at each draw, structured like the draws, or the JAX
         function that returns it for one draw. With order 1, any functions with mean 0 may be used,
@@ -52,28 +55,37 @@ def zv(
         What to average, as an array or a tree of them (chain, draw, ...), or (draw, ...) if draws
         are (draw, d), or as a JAX function of one draw; the draws themselves if not given.
 
+    Notes
+    -----
     Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, with a
     ridge chosen by cross-validation, so that the errors are valid. With more than 200 draws per
     control variate, least squares on all draws is used.
     """
     check_option("order", order, (1, 2))
+    draws = as_tree(draws)
     alone = not isinstance(draws, dict | list | tuple) and np.ndim(draws) == 2
     draws = _with_chains("draws", draws)
     x = _flat("draws", draws)
     if x.shape[1] < 2 * FOLDS:
         raise ValueError(f"draws must be at least {2 * FOLDS} per chain, got {x.shape[1]}")
     if callable(scores):
-        scores = jax.jit(jax.vmap(jax.vmap(scores)))(draws)
-    s = _flat("scores", _with_chains("scores", scores))
-    if s.shape != x.shape and (order == 2 or s.shape[:2] != x.shape[:2]):
-        raise ValueError(f"scores must have the shape of draws, {x.shape}, got {s.shape}")
+        scores = _over_draws("scores", scores, draws)
+    scores = _with_chains("scores", as_tree(scores))
+    s = _flat("scores", scores)
+    alike = jax.tree.map(np.shape, scores) == jax.tree.map(np.shape, draws)
+    is_features = isinstance(scores, np.ndarray) and order == 1 and s.shape[2] >= x.shape[2]
+    if not alike and not (is_features and s.shape[:2] == x.shape[:2]):
+        raise ValueError(
+            f"scores must have the names and shapes of draws, {_shapes(draws)}, got "
+            f"{_shapes(scores)}"
+        )
     if values is None:
         values = draws
     elif callable(values):
-        values = jax.jit(jax.vmap(jax.vmap(values)))(draws)
+        values = _over_draws("values", values, draws)
     elif alone:
-        values = jax.tree.map(lambda v: np.asarray(v)[None], values)
-    values = jax.tree.map(lambda v: np.asarray(v, float), values)
+        values = jax.tree.map(lambda v: as_numbers("values", v)[None], as_tree(values))
+    values = _with_chains("values", as_tree(values), alone=False)
     f = _flat("values", values)
     if f.shape[:2] != x.shape[:2]:
         raise ValueError(f"values must be {x.shape[:2]} in front, as draws are, got {f.shape[:2]}")
@@ -104,15 +116,24 @@ def ravel_pytree_numpy(template: PyTree[np.ndarray]) -> Callable[[np.ndarray], P
     return shape
 
 
-def _with_chains(name: str, tree: PyTree[Any]) -> PyTree[np.ndarray]:
-    tree = jax.tree.map(np.asarray, tree)
-    if isinstance(tree, np.ndarray) and tree.ndim == 2:
+def _over_draws(name: str, function: Callable[[Any], Any], draws: PyTree[np.ndarray]) -> Any:
+    """A user's function at all draws."""
+    outputs_of(name, function, jax.tree.map(lambda x: jnp.asarray(x[0, 0]), draws), of="a draw")
+    return jax.jit(jax.vmap(jax.vmap(function)))(draws)
+
+
+def _shapes(tree: PyTree[np.ndarray]) -> PyTree[tuple[int, ...]]:
+    return jax.tree.map(np.shape, tree)
+
+
+def _with_chains(name: str, tree: PyTree[Any], alone: bool = True) -> PyTree[np.ndarray]:
+    tree = jax.tree.map(lambda x: as_numbers(name, x), tree)
+    if alone and isinstance(tree, np.ndarray) and tree.ndim == 2:
         tree = tree[None]
     for leaf in jax.tree.leaves(tree):
-        if leaf.ndim < 2 or not np.issubdtype(leaf.dtype, np.number):
+        if leaf.ndim < 2:
             raise ValueError(
-                f"{name} must be numbers of shape (chain, draw, ...), got shape {leaf.shape} and "
-                f"dtype {leaf.dtype}"
+                f"{name} must be numbers of shape (chain, draw, ...), got shape {leaf.shape}"
             )
     return tree
 

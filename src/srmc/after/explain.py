@@ -37,6 +37,9 @@ def explain(
         raise ValueError(f"model must be continuous, got one on {whole.own_space}")
     if (unconstrain is None) != (constrain is None):
         raise ValueError("unconstrain and constrain must be given together")
+    for name, function in (("unconstrain", unconstrain), ("constrain", constrain)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be a function of a draw, got {function!r}")
     if is_stan(model):
         problem = from_stan(model, generated=True)
     elif isinstance(model, Target) or _is_density(model, whole.data):

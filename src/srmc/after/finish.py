@@ -68,7 +68,7 @@ def _moved_draws(
         Batched("the log density", density, x, ()),
     )
     try:
-        exact = plan.kernel not in UNADJUSTED
+        exact = plan.kernel not in UNADJUSTED  # as far as is known
         return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
         return [_untouched(run, error)]
@@ -79,7 +79,7 @@ def _resampled_draws(
 ) -> tuple[np.ndarray, dict[str, np.ndarray], list[Report]]:
     """The draws that stand for all, the features that they balance, and a report."""
     states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
-    found = resample(problem.logdensity_fn, tuner.space, tuner.differences, states)
+    found = resample(tuner.sites(problem.logdensity_fn), states)
     chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
     return chosen, {"features": found.phi.astype(x.dtype)}, [found.report]
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_flag
 from srmc._types import Float, LogDensity
 from srmc.after.assumption import check_assumption
 from srmc.after.explain import (
@@ -118,8 +119,8 @@ def improve(
     groups = groups_of(trace)
     if PLAIN in groups:
         raise ValueError(f"trace must not be improved already, but it has a group {PLAIN}")
-    if not isinstance(report, bool):
-        raise TypeError(f"report must be True or False, got {report!r}")
+    check_flag("report", report)
+    check_flag("progress", progress)
     if model is None:
         new, done = _weighted(groups, z_grad)
     elif z_grad is not None:
@@ -158,7 +159,7 @@ def _moved(
         )
     kept = {name: x for name, x in named.items() if name in known}
     posterior = replaced(plain.drop_vars(left), kept)
-    return {"posterior": posterior} | _log_likelihood(groups, problem, moved, unravel), done
+    return {"posterior": posterior} | _log_likelihood(groups, problem, named), done
 
 
 def _rebalanced(
@@ -190,13 +191,13 @@ def _rebalanced(
     return moved, Improvement(method, found.form, found.reason, found.gradients, **ratios)
 
 
-def _log_likelihood(groups: Groups, problem: Problem, moved: Any, unravel: Any) -> Groups:
+def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
     """The log likelihood at the moved draws, if the trace has one and the model knows it."""
     plain = groups.get("log_likelihood")
     if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
         return {}
-    compute = problem.inverse.log_likelihood
-    found = over_draws(lambda z: compute(unravel(z)), moved)
+    given = {name: named[name] for name in problem.inverse.names}
+    found = over_draws(problem.inverse.log_likelihood, given)
     known = values_of(plain)
     if any(name not in found or found[name].shape != x.shape for name, x in known.items()):
         return {}

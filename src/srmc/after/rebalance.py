@@ -7,13 +7,14 @@ from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
-from srmc._checks import check_option
+from srmc._checks import as_numbers, check_flag, check_option
 from srmc._programs import keep_programs
 from srmc._progress import Show, progress_bar, quiet
 from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched
+from srmc.after.given import like, take
 from srmc.after.report import Expected, Report, expect, left, nothing, residual
 from srmc.after.solve import Solved, apply, solve
 from srmc.after.transport import Coordinates, Form, Rows, coordinates
@@ -50,7 +51,7 @@ def rebalance(
     *,
     report: Literal[False] = ...,
     progress: bool = ...,
-) -> np.ndarray: ...
+) -> Any: ...
 
 
 @overload
@@ -64,7 +65,7 @@ def rebalance(
     *,
     report: Literal[True],
     progress: bool = ...,
-) -> tuple[np.ndarray, Report | list[Report]]: ...
+) -> tuple[Any, Report | list[Report]]: ...
 
 
 def rebalance(
@@ -77,7 +78,7 @@ def rebalance(
     *,
     report: bool = False,
     progress: bool = True,
-) -> np.ndarray | tuple[np.ndarray, Report | list[Report]]:
+) -> Any:
     """Move finished draws so that means, covariances, quantiles and tails come closer.
 
     Stein features, such as the score, have mean 0 under the target. Over a run of finite length
@@ -87,10 +88,14 @@ def rebalance(
     Parameters
     ----------
     draws
-        Draws of any sampler, (chain, draw, d) or (draw, d), of unbounded parameters.
+        Draws of any sampler, of unbounded parameters: an array (chain, draw, d) or (draw, d); a
+        data frame with a column per coordinate; or arrays (chain, draw, ...) by name, in a
+        dictionary or in the posterior of an ArviZ trace.
     score_fn
-        The gradient of the log density at one draw, a JAX function. It is evaluated at all draws,
-        up to seven times, and up to six times more for each simpler form that has to be tried.
+        The gradient of the log density at one draw, a JAX function. A draw is a vector, or has its
+        variables by name; it is an array if the only variable is called x. The function is
+        evaluated at all draws, up to seven times, and up to six times more for each simpler form
+        that has to be tried.
     scores
         The scores at the draws, in their shape, if they are known; they save one evaluation.
     pooled
@@ -111,30 +116,29 @@ def rebalance(
 
     Returns
     -------
-    The moved draws, in the shape and precision of `draws`. With form="auto" they stay as they were,
+    The moved draws, in the form and precision of `draws`. With form="auto" they stay as they were,
     with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
     """
     keep_programs()
-    given = np.asarray(draws)
+    taken = take("draws", draws)
+    given = taken.array
     x = as_chains("draws", given)
     check_option("form", form, ("auto", *FORMS))
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False, got {value!r}")
-    density = None if logdensity_fn is None else Batched("logdensity_fn", logdensity_fn, x, ())
-    score = Batched("score_fn", score_fn, x, x.shape[2:])
-    known = None
+        check_flag(name, value)
+    density, known = None, None
+    if logdensity_fn is not None:
+        own = taken.of_vector("logdensity_fn", logdensity_fn, returns_draw=False)
+        density = Batched("logdensity_fn", own, x, ())
+    own = taken.of_vector("score_fn", score_fn, returns_draw=True)
+    score = Batched("score_fn", own, x, x.shape[2:])
     if scores is not None:
-        if np.shape(scores) != given.shape:
-            raise ValueError(
-                f"scores must have the shape of draws, {given.shape}, got {np.shape(scores)}"
-            )
-        known = np.asarray(scores, float).reshape(x.shape)
+        known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, form, show=show)
     for text in complaints(parts):
         warnings.warn(text, stacklevel=2)
-    result = moved(given, parts)
+    result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
 

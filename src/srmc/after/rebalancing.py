@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count, check_number, check_option, is_concrete
+from srmc._checks import (
+    as_numbers,
+    check_count,
+    check_flag,
+    check_number,
+    check_option,
+    is_concrete,
+    outputs_of,
+)
 from srmc._types import Array, Draws, Float, Int
 from srmc.core.memory import make_memory
 from srmc.core.state import RepelState
@@ -95,8 +103,7 @@ def check(
     else:
         check_number("alpha", alpha, at_least=0.0)
         alpha = float(alpha)
-    if not isinstance(shared_history, bool):
-        raise TypeError(f"shared_history must be True or False, got {shared_history!r}")
+    check_flag("shared_history", shared_history)
     _check_function("score_fn", score_fn, draws[0, 0], draws.shape[2:])
     if logdensity_fn is not None:
         _check_function("logdensity_fn", logdensity_fn, draws[0, 0], ())
@@ -221,8 +228,10 @@ def _advancing(
 
 def three_axes(name: str, draws: Values) -> Draws:
     """Draws as (chain, draw, d), or an error that names them."""
+    if is_concrete(draws):
+        as_numbers(name, draws)  # refuses everything else
     array = jnp.asarray(draws)
-    if array.ndim not in (2, 3) or not jnp.issubdtype(array.dtype, jnp.floating):
+    if array.ndim not in (2, 3) or not jnp.issubdtype(array.dtype, jnp.floating) or not array.size:
         raise ValueError(
             f"{name} must be floating-point numbers of shape (chain, draw, d) or (draw, d), got "
             f"shape {array.shape} and dtype {array.dtype}"
@@ -237,8 +246,6 @@ def three_axes(name: str, draws: Values) -> Draws:
 def _check_function(
     name: str, function: Callable[[Array], Array], draw: Array, shape: tuple[int, ...]
 ) -> None:
-    if not callable(function):
-        raise TypeError(f"{name} must be a function of a draw, got {function!r}")
     try:
         hash(function)
     except TypeError:
@@ -246,10 +253,7 @@ def _check_function(
             f"{name} must be hashable, so that it compiles once; wrap it in a function, got "
             f"{function!r}"
         ) from None
-    try:
-        out = jax.eval_shape(function, draw)
-    except jax.errors.TracerArrayConversionError:
-        raise TypeError(f"{name} must be written with jax.numpy, got {function!r}") from None
+    out = outputs_of(name, function, draw, of="a draw")
     if getattr(out, "shape", None) != shape:
         raise ValueError(
             f"{name} must return an array of shape {shape} at a draw of shape {draw.shape}, got "

@@ -10,14 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._types import Float, Int, LogDensity
+from srmc._types import Float, Int
 from srmc.after.errors import Features, error_beside
 from srmc.after.report import Expected, Report, Residual, nothing
 from srmc.after.reweight import DRAWS_PER_FEATURE, reweight
-from srmc.discrete.changes import Differences
 from srmc.discrete.checks import is_biased
 from srmc.discrete.sites import Sites
-from srmc.discrete.space import Space
 from srmc.metrics.errors import batch_means_error
 
 STATES_AT_ONCE = 1024
@@ -31,21 +29,16 @@ class Resampled(NamedTuple):
     report: Report
 
 
-def resample(
-    logdensity_fn: LogDensity,
-    space: Space,
-    differences: Differences | None,
-    states: Float[np.ndarray, "chain draw ..."],
-) -> Resampled:
+def resample(sites: Sites, states: Float[np.ndarray, "chain draw ..."]) -> Resampled:
     """Choose from the states of chains as many as there are, under which features have mean 0."""
+    logdensity_fn, space = sites.logdensity_fn, sites.space
     count = states.shape[0] * states.shape[1]
     rows = jnp.asarray(states.reshape(count, *states.shape[2:]))
     everything, none = np.arange(count), np.zeros((*states.shape[:2], 0))
-    sites = Sites(logdensity_fn, space, None, None, differences)
     if is_biased(sites.chosen(rows[0]), logdensity_fn, space, rows[0]):
         reason = (
             "the residual that one gradient gives has no mean of 0, since the log density is not "
-            "linear in each site; give `differences`, with which it is exact"
+            "linear in each site; give `differences`, with which it is exact, or feature='gibbs'"
         )
         return Resampled(everything, none, nothing(reason, 0))
     look = lambda x: sites.look(x).feature

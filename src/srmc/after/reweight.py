@@ -45,12 +45,11 @@ def reweight(
     """
     check_number("keep", keep, above=0.0, at_most=1.0)
     if features is None:
+        x, s = _rows("draws", draws), _rows("scores", scores)
         if np.shape(draws) != np.shape(scores):
             raise ValueError(
                 f"scores must have the shape of draws, {np.shape(draws)}, got {np.shape(scores)}"
             )
-        given = (("draws", draws), ("scores", scores))
-        x, s = (_rows(name, value) for name, value in given)
         shape, phi = np.shape(draws)[:-1], stein_features(x, s)
     else:
         phi, shape = _rows("features", features), np.shape(features)[:-1]

@@ -9,6 +9,11 @@ Dataset = Any  # xarray.Dataset
 SAMPLE = ("chain", "draw")
 
 
+def is_trace(value: Any) -> bool:
+    """Whether this may be a trace: a thing with groups."""
+    return hasattr(value, "groups") and not hasattr(value, "columns")
+
+
 def groups_of(trace: Any) -> dict[str, Dataset]:
     """The datasets of a trace by the name of their group."""
     import xarray

@@ -91,7 +91,7 @@ def _row(
         alarms += any(finding.failed for finding in report.findings)
         result = srmc.Result.of_rebalanced(moved, x, s, report)
         for side, base in (("plain", True), ("rebalanced", False)):
-            for what, off in _offs(result.summary(base), truth).items():
+            for what, off in offs_of(result.summary(base), truth).items():
                 offs.setdefault(f"{side}, {what}", []).append(off)
     row: dict[str, Any] = {
         "replicates": replicates,
@@ -99,17 +99,20 @@ def _row(
         "draws_per_chain": case.num_samples,
         "failed_checks": alarms,
     }
-    for name, found in offs.items():
-        share = np.mean(np.abs(found) < 1.96, axis=1)  # coordinates are not independent
-        row[name] = {
-            "coverage": float(np.mean(share)),
-            "error": float(np.std(share, ddof=1) / np.sqrt(len(share))),
-            "off_over_reported": float(np.sqrt(np.median(np.mean(np.square(found), axis=0)))),
-        }
-    return row
+    return row | {name: covered(found) for name, found in offs.items()}
 
 
-def _offs(summary: Any, truth: Truth) -> dict[str, np.ndarray]:
+def covered(found: list[np.ndarray]) -> dict[str, float]:
+    """The coverage of 95% intervals, from how far off replicates are, in standard errors."""
+    share = np.mean(np.abs(found) < 1.96, axis=1)  # coordinates are not independent
+    return {
+        "coverage": float(np.mean(share)),
+        "error": float(np.std(share, ddof=1) / np.sqrt(len(share))),
+        "off_over_reported": float(np.sqrt(np.median(np.mean(np.square(found), axis=0)))),
+    }
+
+
+def offs_of(summary: Any, truth: Truth) -> dict[str, np.ndarray]:
     """Estimates minus the truth over their standard errors, as `result.summary()` has them."""
     assert truth.quantiles is not None
     known = np.asarray(truth.quantiles, float)[[QUANTILES.index(q) for q in (0.05, 0.5, 0.95)]]

@@ -8,6 +8,7 @@ from rich.table import Table
 from srmc.bench.cells import LEFT, cell
 from srmc.bench.noharm_tables import noharm_page
 from srmc.bench.rebalance_tables import rebalance_page, rule_page
+from srmc.bench.stopping import FIRST
 from srmc.bench.theory import slope
 
 
@@ -144,12 +145,58 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
     return "\n".join([about, "", head, rule, *lines, ""])
 
 
+def stopping_cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """A heading, and two lines per row of `srmc bench stopping`."""
+    lines = [["target", "length", "draws per chain: runs", *COVERED, "largest error of a mean"]]
+    for row in rows:
+        lengths = ", ".join(f"{length}: {count}" for length, count in row["lengths"].items())
+        fixed = f"{row['fixed_length']}: {row['replicates']}"
+        for side, own in (("stopped", lengths), ("fixed", fixed)):
+            found = [row[f"{side}, {what}"] for what in COVERED]
+            shares = [f"{100 * one['coverage']:.1f} ± {100 * one['error']:.1f}" for one in found]
+            lines.append([row["target"], side, own, *shares, f"{row[f'{side}, error']:.4f}"])
+    return lines
+
+
+def stopping_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench stopping`."""
+    title = "Coverage of 95% intervals, in percent, of runs that end at a stated error"
+    out = Table(box=SIMPLE_HEAD, title=title, **LEFT)
+    head, *lines = stopping_cells(rows)
+    for n, column in enumerate(head):
+        out.add_column(column, justify="left" if n < 3 else "right")
+    for line in lines:
+        out.add_row(*line)
+    first = rows[0]
+    out.caption = f"target_error is {first['target_error']:g}; errors are in standard deviations."
+    return out
+
+
+def stopping_page(rows: list[dict[str, Any]]) -> str:
+    """The same as Markdown."""
+    first = rows[0]
+    about = (
+        "This page reports how often 95% intervals contain the truth, in percent, where a run ends "
+        f"when its own standard errors say so: `srmc.sample(target, num_samples={FIRST}, "
+        f"target_error={first['target_error']:g})`, "
+        f"{first['replicates']} runs with different seeds. Beside them are runs of a length that "
+        "was fixed beforehand, the median of theirs. The last column is the true error of means, "
+        "in standard deviations: the root mean square over runs, for the coordinate where it is "
+        f"largest. {sum(row['reached'] for row in rows)} of "
+        f"{sum(row['replicates'] for row in rows)} runs reached the error that was asked for."
+    )
+    head, *lines = ["| " + " | ".join(line) + " |" for line in stopping_cells(rows)]
+    return "\n".join([about, "", head, "|---|---|---|---:|---:|---:|---:|", *lines, ""])
+
+
 def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """Title and Markdown for the rows of any benchmark."""
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
     if "rebalancing_gradients_per_draw" in rows[0]:
         return "Rebalanced over plain draws", rebalance_page(rows)
+    if "fixed_length" in rows[0]:
+        return "Coverage of runs that end at a stated error", stopping_page(rows)
     if "constant" in rows[0]:
         return "How much the constants of the tuning matter", rule_page(rows)
     if "draws_per_chain" in rows[0]:

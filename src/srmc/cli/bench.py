@@ -23,6 +23,7 @@ _ASKED = (
     "constant",
     "factor",
     "draws",
+    "target_error",
 )
 
 bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
@@ -114,6 +115,32 @@ def coverage(
 
 
 @bench.command()
+def stopping(
+    target: Annotated[
+        list[str] | None, typer.Option(help="Targets other than eight-schools.")
+    ] = None,
+    target_error: Annotated[float, typer.Option(help="In standard deviations.")] = 0.02,
+    replicates: Annotated[int, typer.Option(min=2)] = 100,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="Three runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """How often intervals contain the truth if a run ends when its errors are small enough."""
+    from srmc.bench import stopping as measurements
+    from srmc.bench import tables
+
+    run = functools.partial(
+        measurements.stopping,
+        target,
+        target_error=target_error,
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+    )
+    measure(run, tables.stopping_table, out)
+
+
+@bench.command()
 def rebalance(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
@@ -184,7 +211,8 @@ def page(
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
     joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `coverage` or `rule` as a page.
+    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `coverage`, `stopping` or `rule` as a
+    page.
 
     A row of a later file replaces an earlier row with the same target, kernel and settings.
     """

@@ -15,10 +15,12 @@ def find_model(name: str) -> tuple[srmc.Model, Any]:
     if name in BUILT_IN:
         return srmc.Model(BUILT_IN[name]()), None
     file, colon, attribute = name.rpartition(":")
-    if not colon or not Path(file).is_file():
+    if not colon:
         raise ValueError(
             f"target must be one of {', '.join(BUILT_IN)}, or file.py:name, got {name!r}"
         )
+    if not Path(file).is_file():
+        raise ValueError(f"target {name!r}: there is no file {file}")
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
     if spec is None or spec.loader is None:
         raise ValueError(f"target {name!r}: {file} is not a Python file")

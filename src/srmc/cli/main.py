@@ -1,7 +1,10 @@
 """The `srmc` command and its subcommands."""
 
+from typing import Annotated
+
 import typer
 
+import srmc
 from srmc.cli.bench import bench
 from srmc.cli.compare import multimodal, posteriors
 from srmc.cli.reproduce import reproduce
@@ -18,6 +21,19 @@ for command in (sample, show, targets, theory, reproduce, train):
     app.command()(command)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"srmc {srmc.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
     """MCMC samplers that remember where they have been."""

@@ -1,7 +1,8 @@
-"""`srmc sample`: from a target to a result, a plot, and the settings that repeat the run."""
+"""`srmc sample`: from a target to a result, its page, and the settings that repeat the run."""
 
 import contextlib
 import json
+import shlex
 import tempfile
 import tomllib
 import warnings
@@ -67,11 +68,27 @@ def sample(
     num_samples: Annotated[
         int, typer.Option(min=1, help="Number of sampling steps per chain.")
     ] = 1000,
+    target_error: Annotated[
+        float | None,
+        typer.Option(help="Go on until means have this standard error, in standard deviations."),
+    ] = None,
+    max_samples: Annotated[
+        int | None, typer.Option(min=1, help="The most steps per chain, with a target error.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
     step_size: Annotated[float | None, typer.Option(help="Found in warm-up if not given.")] = None,
     num_integration_steps: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
     ] = None,
+    target_acceptance: Annotated[
+        float | None, typer.Option(help="The acceptance rate that sets the step size.")
+    ] = None,
+    max_tree_depth: Annotated[
+        int | None, typer.Option(min=1, help="The largest tree depth of NUTS; 10 if not given.")
+    ] = None,
+    metric: Annotated[
+        Literal["diag", "dense", "low_rank"], typer.Option(help="The metric of HMC and NUTS.")
+    ] = "diag",
     shared_history: Annotated[
         bool, typer.Option(help="One history for all chains, or one for each.")
     ] = True,
@@ -84,7 +101,7 @@ def sample(
         Path | None, typer.Option(help="A folder from which the run can be resumed.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run in the checkpoint.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for result, plot and settings.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for result, page, plot and settings.")] = Path(
         "srmc-output"
     ),
     x64: Annotated[bool, typer.Option(help="Double precision.")] = False,
@@ -99,28 +116,40 @@ def sample(
         typer.Option(callback=_from_config, is_eager=True, help="A TOML file of these options."),
     ] = None,
 ) -> None:
-    """Sample from a target; leave draws, a summary, a plot, and the settings that repeat it."""
+    """Sample from a target; leave draws, a page, a plot, and the settings that repeat it."""
     given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
     try:
         model, result = _sampled(given, checkpoint, resume, progress=not as_json)
-    except (ValueError, TypeError, ImportError) as error:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # which removes an empty folder only
-        fail(error)
     except OSError as error:
         fail(error, code=1)
     except KeyboardInterrupt:
-        complaints.print("Interrupted before there was anything to keep.")
+        _remove_if_empty(out)
+        complaints.print("Interrupted before there was a draw: nothing was saved.")
         raise typer.Exit(130) from None
+    except Exception as error:  # of the user's own code, too
+        _remove_if_empty(out)
+        fail(error)
     if jax.process_index() > 0:
         return
+    result.about["command"] = _command(given)
     out = _saved(result, out, given)
     print_result(result, truth_of(model), as_json)
     if not as_json:
-        console.print(f"Result, plot and settings are in [bold]{escape(str(out))}[/].")
+        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
-        complaints.print("Interrupted: the result holds what was drawn by then.")
+        made = f"{result.about['num_draws']} of {num_samples // thin}"
+        again = "" if checkpoint is None else "; --resume goes on with the run"
+        complaints.print(
+            f"Interrupted: {made} draws per chain were saved in {out}{again}.",
+            markup=False,
+            highlight=False,
+        )
         raise typer.Exit(130)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # which refuses if there is anything in it
 
 
 def _sampled(
@@ -175,6 +204,7 @@ def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
     write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
     write_whole(out / "plot.png", lambda p: result.plot(p))
+    result.report(out / "run.html")
 
 
 def _number_or_auto(alpha: str) -> float | str:
@@ -184,6 +214,20 @@ def _number_or_auto(alpha: str) -> float | str:
         if alpha != "auto":
             raise ValueError(f"alpha must be a number or auto, got {alpha!r}") from None
         return alpha
+
+
+def _command(given: dict[str, Any]) -> str:
+    """The command that repeats a run, without options that were not given."""
+    words = ["srmc", "sample", given["target"]]
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        if name == "target" or value is None:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
+    return shlex.join(words)
 
 
 def _toml(settings: dict[str, Any]) -> str:

@@ -16,12 +16,17 @@ from srmc.targets import BUILT_IN, Moments
 def targets() -> None:
     """List the built-in targets."""
     for name, build in BUILT_IN.items():
-        console.print(f"[bold]{name:14}[/] {build().about}", highlight=False)
+        try:
+            about = build().about
+        except ImportError as error:  # data that another package has
+            about = str(error)
+        console.print(f"[bold]{name:14}[/] {escape(about)}", highlight=False)
 
 
 def show(
     result: Annotated[Path, typer.Argument(help="A result.nc, or a folder with one.")],
     plot: Annotated[Path | None, typer.Option(help="A PNG file to plot to.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML file for the page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a result that was saved."""
@@ -29,6 +34,8 @@ def show(
         found = srmc.load(result / "result.nc" if result.is_dir() else result)
         if plot is not None:
             write_whole(plot, lambda p: found.plot(p))
+        if report is not None:
+            found.report(report)
     except (ValueError, OSError) as error:
         fail(error)
     print_result(found, None, as_json)

@@ -14,9 +14,9 @@ import optax
 from jax.experimental.ode import odeint
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_number, is_concrete
+from srmc._checks import as_numbers, check_flag, check_number, is_concrete, outputs_of
 from srmc._types import Array, ArrayLike, Feature, Float, Position, PyTree, Scalar, Score
-from srmc.core.target import all_finite
+from srmc.core.target import all_finite, as_position
 
 FARTHEST = 10.0  # the largest root mean square move of a linear map, in whitened coordinates
 
@@ -143,8 +143,7 @@ def affine(
     center: Position | None = None, root: ArrayLike | None = None, *, full: bool = False
 ) -> Field:
     """Scalings, or with `full` all symmetric linear maps, then shifts of at most one unit."""
-    if not isinstance(full, bool):
-        raise TypeError(f"full must be True or False, got {full!r}")
+    check_flag("full", full)
     linear = shears if full else scalings
     return combined(linear(center, root), translations(root, limit=1.0))
 
@@ -204,13 +203,12 @@ def _check_outputs(
     vector_field: Callable[[Any], Any], divergence: Callable[[Any], Scalar] | None, x: Position
 ) -> None:
     """Refuse a field that does not return what x is, or a divergence that is not a scalar."""
-    expected, out = (
-        str(jax.tree.map(jnp.shape, tree)) for tree in (x, jax.eval_shape(vector_field, x))
-    )
+    found = outputs_of("vector_field", vector_field, x)
+    expected, out = (str(jax.tree.map(jnp.shape, tree)) for tree in (x, found))
     if out != expected:
         raise ValueError(f"vector_field must return what x is, {expected}, got {out}")
     if divergence is not None:
-        shape = jnp.shape(jax.eval_shape(divergence, x))
+        shape = getattr(outputs_of("divergence", divergence, x), "shape", None)
         if shape != ():
             raise ValueError(f"divergence must return a scalar, got shape {shape}")
 
@@ -255,7 +253,9 @@ class _Coordinates:
     """Whitened coordinates y of a flattened position, x = center + R y."""
 
     def __init__(self, center: Position | None, root: ArrayLike | None):
-        self.center = 0.0 if center is None else ravel_pytree(center)[0]
+        self.center = 0.0 if center is None else ravel_pytree(as_position(center, "center"))[0]
+        if is_concrete(root) and root is not None:
+            as_numbers("root", root)  # refuses everything else
         self.root = jnp.ones(()) if root is None else jnp.asarray(root)
         if self.root.ndim > 2:
             raise ValueError(f"root must be a vector or a matrix, got shape {self.root.shape}")
@@ -264,6 +264,9 @@ class _Coordinates:
         self.inverse = jnp.linalg.inv(self.root) if self.root.ndim == 2 else 1 / self.root
         if is_concrete(self.root) and not all_finite((self.root, self.inverse)):
             raise ValueError(f"root must be finite and invertible, got {root}")
+        if self.root.ndim < 2:
+            check_number("root", self.root, above=0.0, scalar=False)
+        check_number("center", self.center, scalar=False)
 
     def zeros(self, x: Position) -> Float[Array, " d"]:
         """Zeros for a position, whose size must be that of the center and the root."""

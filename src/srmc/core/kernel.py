@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_call, check_count, check_number
+from srmc._checks import as_numbers, check_call, check_count, check_number, is_concrete, short
 from srmc._types import Array, Bool, Int, KernelInfo, KernelState, LogDensity, Position, PRNGKey
 from srmc.core.cost import Calls, count_calls
 from srmc.core.target import all_finite
@@ -51,7 +51,7 @@ class Kernel:
                 f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
             )
         self._reports_rounds = not _is_one_of(core, _UNCOUNTED)
-        _check_arguments(f"kernel {self.name}", core, args, kwargs)
+        self._given = _check_arguments(f"kernel {self.name}", core, args, kwargs)
         self._algorithm, self._args, self._kwargs = algorithm, args, kwargs
         self.split: Any = algorithm if hasattr(algorithm, "build_split_kernel") else None
         self._calls: dict[Hashable, Calls] = {}
@@ -67,6 +67,7 @@ class Kernel:
         needs_gradient: bool = False,
     ) -> KernelState:
         """The kernel's state at a position."""
+        _check_shapes(self._given, optax.tree.size(position))
         init = self._build(logdensity_fn).init
         takes_key = len(inspect.signature(init).parameters) > 1
         try:
@@ -175,14 +176,52 @@ def _kept(
 
 def _check_arguments(
     what: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """Refuse arguments that the algorithm does not take, and step sizes out of range."""
+) -> dict[str, Any]:
+    """The arguments by name; refuse those that the algorithm does not take or that are no good."""
     signed = getattr(algorithm, "differentiable", algorithm)
     given = check_call(what, signed, (None, *args), kwargs)
-    if given.get("step_size") is not None:
+    if "step_size" in given:
         check_number("step_size", given["step_size"], above=0.0)
+    if _is_metric(given.get("inverse_mass_matrix")):
+        _check_metric(given["inverse_mass_matrix"])
     if isinstance(given.get("num_integration_steps"), int | np.integer):
         check_count("num_integration_steps", given["num_integration_steps"])
+    return given
+
+
+def _is_metric(matrix: Any) -> bool:
+    """Whether this is a mass matrix in numbers, not in BlackJAX's other forms."""
+    return not (matrix is None or callable(matrix) or hasattr(matrix, "_fields"))
+
+
+def _check_metric(matrix: Any) -> None:
+    """Refuse an inverse mass matrix that is not positive definite."""
+    name = "inverse_mass_matrix"
+    if not is_concrete(matrix):
+        return
+    numbers = as_numbers(name, matrix)
+    if numbers.ndim == 1:
+        check_number(name, numbers, above=0.0, scalar=False)
+        return
+    symmetric = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1]
+    symmetric = symmetric and np.allclose(numbers, numbers.T, rtol=1e-4)  # no NaN is
+    if not (symmetric and np.linalg.eigvalsh(numbers)[0] > 0):
+        raise ValueError(
+            f"{name} must be a vector of positive numbers or a positive definite matrix, got "
+            f"{short(matrix)}"
+        )
+
+
+def _check_shapes(given: dict[str, Any], size: int) -> None:
+    """Refuse scales that do not have the size of the position."""
+    for name, what in (("inverse_mass_matrix", ""), ("sigma", "step_size, ")):
+        value: Any = given.get(name)
+        shape = jnp.shape(value) if _is_metric(value) else ()
+        if shape not in ((), (1,), (size,), (size, size)):
+            raise ValueError(
+                f"{what}{name} must have {size} entries per axis, as the position has, got shape "
+                f"{shape}"
+            )
 
 
 def _is_one_of(algorithm: Callable[..., Any], family: tuple[Any, ...]) -> bool:

@@ -1,13 +1,13 @@
 """The memory of a repelled chain: the history, and the strength that follows it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from srmc._checks import check_count, check_option, is_concrete
+from srmc._checks import check_count, check_flag, check_option, is_concrete, outputs_of
 from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelState, Position
 from srmc.core import history
 from srmc.core.state import RepelInfo, RepelState
@@ -156,12 +156,12 @@ def make_memory(
     """The memory that these keywords of `repel` ask for, or an error that names the keyword."""
     if gain is None:
         gain = history.gain()
-    elif not callable(gain):
-        raise TypeError(f"gain must be srmc.gain(...) or a function of n, got {gain!r}")
+    elif not isinstance(gain, history.Gain):
+        _check_gain(gain)
     if is_concrete(history_every):
         check_count("history_every", history_every)
-    if not isinstance(history_average, bool):
-        raise TypeError(f"history_average must be True or False, got {history_average!r}")
+    check_flag("history_average", history_average)
+    check_axis(history_axis)
     check_option("history_start", history_start, ("zero", "score"))
     if history_start == "score" and history_axis is not None:
         raise ValueError("history_start='score' needs history_axis=None: chains start apart")
@@ -174,6 +174,20 @@ def make_memory(
         history_axis,
         history_start,
     )
+
+
+def check_axis(axis: Any) -> None:
+    """Refuse what is no name of an axis of `vmap`, nor several."""
+    names = axis if isinstance(axis, tuple) else (axis,)
+    if axis is not None and not (names and all(isinstance(name, str) for name in names)):
+        raise TypeError(f"history_axis must be the name of an axis of a vmap, got {axis!r}")
+
+
+def _check_gain(gain: Any) -> None:
+    """Refuse a gain that does not return a number."""
+    out = outputs_of("gain", gain, jnp.ones((), int), of="n")
+    if getattr(out, "shape", None) != ():
+        raise ValueError(f"gain must return one number, got {out}")
 
 
 def is_plain(alpha: float | Array | Strength) -> bool:

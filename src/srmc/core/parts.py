@@ -70,6 +70,7 @@ class Parts(NamedTuple):
     ) -> RepelState:
         """The state of a chain that starts at a position, with this history."""
         zeros = self.surrogate.field.init(position)
+        jax.eval_shape(self.memory.precondition, zeros)  # refuses what does not suit theta
         inner_state = self.kernel.init(
             self.target, position, rng_key, needs_gradient=self.feedback_every > 1
         )

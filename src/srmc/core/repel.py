@@ -8,7 +8,7 @@ from typing import Any
 from blackjax import GenerateSamplingAPI
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count, check_option
+from srmc._checks import check_count, check_option, outputs_of
 from srmc._types import Array, Feature, LogDensity, Position, PRNGKey, ScoreFn
 from srmc.core.field import Field
 from srmc.core.fixed import fixed_step, rescore
@@ -140,6 +140,8 @@ def repel(
         position: Position, rng_key: PRNGKey | None = None, theta: Feature | None = None
     ) -> RepelState:
         position = as_position(position)
+        if score_fn is not None:
+            outputs_of("score_fn", score_fn, position)
         check_start(logdensity_fn, position, with_score=not alone)
         return parts.start(position, rng_key, theta, alone)
 
@@ -156,6 +158,9 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
     `options` are keywords of `repel`. What comes back has `init(position, logdensity_fn)` and
     `build_kernel()`, and is called like `algorithm`.
     """
+    if not (hasattr(algorithm, "init") and hasattr(algorithm, "build_kernel")):
+        raise TypeError(f"algorithm must be BlackJAX's, such as blackjax.nuts, got {algorithm!r}")
+    check_options(options)
 
     def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
         kernel = algorithm.build_kernel()
@@ -191,6 +196,17 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
         return kernel
 
     return GenerateSamplingAPI(functools.partial(repel, algorithm, **options), init, build_kernel)
+
+
+def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
+    """Refuse names that `repel` does not know, and bad values of those about the history."""
+    known = inspect.signature(repel).parameters
+    unknown = [name for name in options if name not in (*known, *more)]
+    if unknown:
+        raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+    names = inspect.signature(make_memory).parameters
+    history = {n: options.get(n, known[n].default) for n in names if n in known}
+    make_memory(lambda theta: theta, **history)
 
 
 def _as_density(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_number
+from srmc._checks import as_numbers, check_number, is_concrete
 from srmc._types import ArrayLike, Feature, LogDensity, Position, PyTree, Scalar, Score
 from srmc.core.field import Field, translations
 
@@ -109,7 +109,7 @@ def along(
         if preconditioner is None:
             return theta
         if callable(preconditioner):
-            return preconditioner(theta)
+            return _checked(preconditioner)(theta)
         expected, given = (str(jax.tree.structure(t)) for t in (theta, preconditioner))
         if expected != given:
             raise ValueError(
@@ -120,16 +120,31 @@ def along(
     return Surrogate(None, precondition, 0, 1, 0, field, carries=True)
 
 
+def _checked(preconditioner: Callable[[Feature], Feature]) -> Callable[[Feature], Feature]:
+    def precondition(theta: Feature) -> Feature:
+        out = preconditioner(theta)
+        expected, given = (str(jax.tree.map(jnp.shape, tree)) for tree in (theta, out))
+        if expected != given:
+            raise ValueError(
+                f"preconditioner must return what has the shape of theta, {expected}, got {given}"
+            )
+        return out
+
+    return precondition
+
+
 def make_precondition(preconditioner: Preconditioner) -> Callable[[Feature], Feature]:
     """The function theta -> A theta, for A a number, a vector, a matrix or that function."""
     if preconditioner is None:
         return lambda theta: theta
     if callable(preconditioner):
-        return preconditioner
+        return _checked(preconditioner)
+    if is_concrete(preconditioner):
+        as_numbers("preconditioner", preconditioner)  # refuses everything else
     matrix = jnp.asarray(preconditioner)
-    if matrix.ndim > 2:
+    if matrix.ndim > 2 or (matrix.ndim == 2 and matrix.shape[0] != matrix.shape[1]):
         raise ValueError(
-            "preconditioner must be a number, a vector, a matrix or a function of theta, "
+            "preconditioner must be a number, a vector, a square matrix or a function of theta, "
             f"got an array of shape {matrix.shape}"
         )
     check_number("preconditioner", matrix, scalar=False)

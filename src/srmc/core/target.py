@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from srmc._checks import check_number, is_concrete
+from srmc._checks import as_numbers, is_concrete, is_numeric, outputs_of, short
 from srmc._types import (
     Array,
     ArrayLike,
@@ -70,17 +71,21 @@ def _checked_score(score_fn: ScoreFn, position: Position) -> Score:
     return score
 
 
-def as_position(position: PyTree) -> Position:
+def as_position(position: PyTree, name: str = "position") -> Position:
     """The initial position as arrays of floats.
 
     Integers are refused, since a chain could not move on them.
     """
+    given = jax.tree.leaves_with_path(position)
+    if not given:
+        raise ValueError(f"{name} must hold at least one number, got {position!r}")
+    for path, leaf in given:
+        if not is_numeric(leaf):
+            where = f"{name}{jax.tree_util.keystr(path)}"
+            raise TypeError(f"{where} must be an array of floats, got {short(leaf)}")
     position = jax.tree.map(jnp.asarray, position)
-    leaves = jax.tree.leaves_with_path(position)
-    if not leaves:
-        raise ValueError(f"position must hold at least one number, got {position!r}")
-    for path, leaf in leaves:
-        where = f"position{jax.tree_util.keystr(path)}"
+    for path, leaf in jax.tree.leaves_with_path(position):
+        where = f"{name}{jax.tree_util.keystr(path)}"
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(
                 f"{where} must be floating point for a continuous kernel, got {leaf.dtype}; "
@@ -91,24 +96,15 @@ def as_position(position: PyTree) -> Position:
     return position
 
 
-def check_density(logdensity_fn: LogDensity, position: Position) -> None:
+def check_density(
+    logdensity_fn: LogDensity, position: Position, name: str = "logdensity_fn"
+) -> None:
     """Refuse a log density that does not return one floating-point number."""
-    if not callable(logdensity_fn):
-        raise TypeError(f"logdensity_fn must be a function of a position, got {logdensity_fn!r}")
-    try:
-        out = jax.eval_shape(logdensity_fn, position)
-    except (TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, jax.errors.JAXTypeError) or "Tracer" in str(error):
-            raise TypeError(
-                f"logdensity_fn must be written with jax.numpy, but {logdensity_fn!r} cannot be "
-                "traced by JAX; if it is of NumPy or PyTorch, give its value and gradient to "
-                f"srmc.models.from_value_and_grad: {str(error).splitlines()[0]}"
-            ) from error
-        raise
+    out = outputs_of(name, logdensity_fn, position)
     shape = getattr(out, "shape", None)
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
         found = f"shape {shape} and dtype {out.dtype}" if shape is not None else f"{out!r}"
-        raise ValueError(f"logdensity_fn must return one floating-point number, got {found}")
+        raise ValueError(f"{name} must return one floating-point number, got {found}")
 
 
 def check_start(logdensity_fn: LogDensity, position: Position, with_score: bool = False) -> None:
@@ -142,7 +138,8 @@ def like(name: str, tree: PyTree, model: PyTree) -> PyTree:
             raise ValueError(
                 f"{name} must have the shape of the position, {other.shape}, got {jnp.shape(leaf)}"
             )
-        check_number(name, leaf, scalar=False)
+        if is_concrete(leaf) and not np.all(np.isfinite(as_numbers(name, leaf))):
+            raise ValueError(f"{name} must be finite, got {short(leaf)}")
         return jnp.asarray(leaf, other.dtype)
 
     return jax.tree.map(cast, tree, model)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from srmc._checks import check_number, check_option
+from srmc._checks import check_flag, check_number, check_option
 from srmc._types import Feature, LogDensity, Position, Scalar, Score
 from srmc.core.field import translations
 from srmc.core.surrogate import (
@@ -51,6 +51,7 @@ def tilt(
         check_option("eps", eps, ("alpha",))
     else:
         check_number("eps", eps, above=0.0)
+    check_flag("central", central)
     rule, again_cost, fresh_cost = _RULES[hvp, bool(central)]
 
     def fresh(logdensity_fn: LogDensity) -> Callable[..., tuple[Scored, Scored]]:

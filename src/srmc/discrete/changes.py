@@ -6,6 +6,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
+from srmc._checks import is_numeric, short
 from srmc._types import Array, Float, LogDensity, Scalar
 from srmc.discrete.space import Space
 
@@ -25,6 +26,8 @@ def supplied_changes(
 ) -> Float[Array, "site value"]:
     """The changes that the target supplies; for two values, those of the flips will do."""
     changes = differences(x)
+    if not is_numeric(changes):
+        raise TypeError(f"differences must return an array, got {short(changes)}")
     sites, values = space.num_sites(x), space.num_values
     if values == 2 and changes.shape == x.shape:
         stay = jnp.zeros((sites,), changes.dtype)

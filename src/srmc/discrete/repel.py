@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
@@ -31,6 +32,12 @@ class SiteKernel(Protocol):
     def build_kernel(self) -> Callable[[], Callable[..., tuple[KernelState, KernelInfo]]]: ...
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]: ...
+
+
+class OnSites(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
+    """A `SamplingAlgorithm` that knows its space."""
+
+    space: Space
 
 
 def repel_sites(
@@ -68,7 +75,9 @@ def repel_sites(
         make_memory(precondition, **history),
         is_plain(history["alpha"]),
     )
-    return SamplingAlgorithm(_start(parts, space), _step(parts))
+    out = OnSites(_start(parts, space), _step(parts))
+    out.space = space
+    return out
 
 
 class SiteParts(NamedTuple):
@@ -90,6 +99,7 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
         if not parts.is_alone:
             parts.sites.check_feature(x)
         zeros = jnp.zeros_like(x)
+        jax.eval_shape(parts.memory.precondition, zeros)  # refuses what does not suit theta
         bent = parts.sites.bent(zeros, jnp.zeros(()))
         inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
         seen = inner_state.local.feature

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from srmc._checks import check_count, is_concrete
+from srmc._checks import as_numbers, check_count, check_flag, is_concrete, short
 from srmc._types import Array, ArrayLike, Float, Int, PRNGKey
 
 
@@ -20,6 +20,10 @@ class Space:
 
     num_values: int
     one_hot: bool
+
+    def __post_init__(self) -> None:
+        check_count("num_values", self.num_values, at_least=2)
+        check_flag("one_hot", self.one_hot)
 
     @property
     def width(self) -> int:
@@ -77,34 +81,36 @@ class Space:
         sites = self.num_sites(like)
         return self.state(jax.random.randint(rng_key, (sites,), 0, self.num_values), like)
 
-    def as_state(self, position: ArrayLike) -> Array:
+    def as_state(self, position: ArrayLike, name: str = "position") -> Array:
         """An initial position as a state; integers are taken as the values themselves."""
+        if is_concrete(position):
+            as_numbers(name, position)  # refuses everything else
         x = jnp.asarray(position)
         if not x.size:
-            raise ValueError(f"position must hold at least one site, got {position!r}")
+            raise ValueError(f"{name} must hold at least one site, got {position!r}")
         if not jnp.issubdtype(x.dtype, jnp.floating):
-            return self._from_integers(x)
+            return self._from_integers(x, name)
         if self.one_hot and (x.ndim < 1 or x.shape[-1] != self.num_values):
             raise ValueError(
-                f"position must have rows of {self.num_values} numbers for {self}, or be integers, "
+                f"{name} must have rows of {self.num_values} numbers for {self}, or be integers, "
                 f"got shape {x.shape}"
             )
         if is_concrete(x):
             labels = jnp.clip(self.labels(jnp.nan_to_num(x)), 0, self.num_values - 1)
             if not bool(jnp.all(self.state(labels, x) == x)):
-                raise ValueError(f"position must be in {self}, got {_shortened(x)}")
+                raise ValueError(f"{name} must be in {self}, got {short(x)}")
         return x
 
-    def _from_integers(self, x: Array) -> Array:
-        if not (jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool):
-            raise TypeError(f"position must be an array of numbers, got {x.dtype}")
+    def _from_integers(self, x: Array, name: str) -> Array:
         if is_concrete(x) and not np.all((np.asarray(x) >= 0) & (np.asarray(x) < self.num_values)):
-            raise ValueError(f"position must be in {self}, got {_shortened(x)}")
+            raise ValueError(f"{name} must be in {self}, got {short(x)}")
         points = self.points(float)[x.astype(int)]
         return points if self.one_hot else points[..., 0]
 
     def all_states(self, shape: tuple[int, ...]) -> Float[np.ndarray, "state ..."]:
         """Every state whose sites have this shape, if there are at most 2^20 of them."""
+        for size in shape:
+            check_count("shape", size)
         sites = int(np.prod(shape))
         count = self.num_values**sites
         if count > 2**20:
@@ -121,11 +127,6 @@ class Space:
         return "Binary()" if self.num_values == 2 else f"Ordinal({self.num_values})"
 
 
-def _shortened(x: Array) -> str:
-    text = str(x)
-    return text if len(text) < 200 else text[:200] + "..."
-
-
 def Binary() -> Space:
     """Sites that hold 0 or 1."""
     return Space(2, one_hot=False)
@@ -133,7 +134,6 @@ def Binary() -> Space:
 
 def Ordinal(num_values: int) -> Space:
     """Sites that hold a number from 0 to K - 1, which log densities take as it is."""
-    check_count("num_values", num_values, at_least=2)
     return Space(num_values, one_hot=False)
 
 
@@ -142,5 +142,4 @@ def Categorical(num_values: int) -> Space:
 
     An initial position may be given as one-hot rows of floats, or as integers: the values.
     """
-    check_count("num_values", num_values, at_least=2)
     return Space(num_values, one_hot=True)

@@ -16,6 +16,11 @@ def rescaled(
 
     def times(x: Position, power: int) -> Position:
         flat, unravel = ravel_pytree(x)
+        if scale.shape not in ((), flat.shape):
+            raise ValueError(
+                f"scale must be a number or a vector of {flat.size} numbers, one for each "
+                f"coordinate, got shape {scale.shape}"
+            )
         return unravel(flat * scale.astype(flat.dtype) ** power)
 
     def change(state: KernelState, power: int) -> KernelState:

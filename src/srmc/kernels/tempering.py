@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_key, check_number
 from srmc._types import (
     Array,
     ArrayLike,
@@ -115,8 +115,8 @@ def tempering(
     `TemperingInfo`. `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
     """
     check_temperatures(temperatures)
-    if hasattr(kernel, "repel"):
-        raise ValueError(f"kernel must be for continuous positions, got {kernel!r}")
+    if not callable(kernel) or hasattr(kernel, "repel"):
+        raise ValueError(f"kernel must be BlackJAX's, for continuous positions, got {kernel!r}")
     Kernel(kernel, (), kwargs)  # refuses bad arguments
     target = rejecting(logdensity_fn)
     heat = jnp.asarray(temperatures, float)
@@ -175,6 +175,7 @@ def find_temperatures(
     check_number("hottest", hottest, above=1.0)
     check_count("num_steps", num_steps)
     check_count("rounds", rounds)
+    check_key("rng_key", rng_key)
     found = np.geomspace(1.0, hottest, 1 + int(np.ceil(np.log2(hottest))))
     for key in jax.random.split(rng_key, rounds):
         refused = 1 - _swap_rates(key, logdensity_fn, position, found, kernel, num_steps, kwargs)

@@ -3,7 +3,7 @@
 `r_hat` and `between_chains_error` require chains with separate histories; the others do not.
 """
 
-from srmc.metrics.convergence import r_hat
+from srmc.metrics.convergence import bfmi, r_hat
 from srmc.metrics.distances import (
     ReplicateMSE,
     kl_divergence,
@@ -26,6 +26,7 @@ __all__ = [
     "autocorrelation_time",
     "batch_means_error",
     "between_chains_error",
+    "bfmi",
     "kl_divergence",
     "mode_coverage",
     "normalised_entropy",

@@ -1,13 +1,13 @@
 """Mean squared errors over replicates, distances, diversity and coverage, and R-hat."""
 
 from collections.abc import Callable, Sized
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, rel_entr
 
-from srmc._checks import check_number
+from srmc._checks import as_numbers, check_number
 from srmc._types import Float
 
 Samples = TypeVar("Samples", bound=Sized)
@@ -36,7 +36,7 @@ def replicate_mse(estimates: ArrayLike, truth: ArrayLike, level: float = 0.95) -
     >>> replicate_mse([[1.0, 0.0], [0.0, 1.0], [3.0, 0.0], [0.0, 3.0]], [0.0, 0.0]).mse
     2.5
     """
-    x, centre = np.asarray(estimates, float), np.asarray(truth, float)
+    x, centre = as_numbers("estimates", estimates), as_numbers("truth", truth)
     check_number("truth", centre, scalar=False)
     check_number("level", level, above=0)
     if level >= 1:
@@ -120,7 +120,7 @@ def normalised_entropy(p: ArrayLike) -> float:
 
 def _distribution(name: str, weights: ArrayLike) -> Float[np.ndarray, "..."]:
     check_number(name, weights, at_least=0, scalar=False)
-    x = np.asarray(weights, float)
+    x = as_numbers(name, weights)
     if not np.any(x > 0):
         raise ValueError(f"{name} must have a weight > 0, got {weights!r}")
     x = x / float(np.max(x))  # so that the sum cannot overflow
@@ -146,7 +146,7 @@ def vendi_score(samples: Samples, kernel: Callable[[Samples], ArrayLike] | None 
     2.0
     """
     if kernel is None:
-        x = _rows("samples", np.asarray(samples, float))
+        x = _rows("samples", samples)
         norms = np.linalg.norm(x, axis=1, keepdims=True)
         if not np.all((norms > 0) & (norms < np.inf)):
             raise ValueError("samples must be finite and have no row of zeros for the cosine")
@@ -155,8 +155,10 @@ def vendi_score(samples: Samples, kernel: Callable[[Samples], ArrayLike] | None 
         similarity = x.T @ x if x.shape[0] > x.shape[1] else x @ x.T
         size = len(x)
     else:
+        if not callable(kernel):
+            raise TypeError(f"kernel must be a function of the samples, got {kernel!r}")
         size = len(samples)
-        similarity = np.asarray(kernel(samples), float)
+        similarity = as_numbers("kernel(samples)", kernel(samples))
         if similarity.shape != (size, size) or size == 0:
             raise ValueError(
                 f"kernel(samples) must have shape {(size, size)}, not empty, got {similarity.shape}"
@@ -196,8 +198,8 @@ def mode_coverage(samples: ArrayLike, modes: ArrayLike, radius: float) -> float:
     return (count - len(missing)) / count
 
 
-def _rows(name: str, values: ArrayLike) -> Float[np.ndarray, "row k"]:
-    x = np.asarray(values, float)
+def _rows(name: str, values: Any) -> Float[np.ndarray, "row k"]:
+    x = as_numbers(name, values)
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"{name} must have at least one row, got shape {x.shape}")
     return x.reshape(len(x), -1)

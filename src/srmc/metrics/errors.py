@@ -4,13 +4,13 @@ They are scaled so that mean ± 1.96 × error is a 95% interval, also where few 
 make it a Student t interval.
 """
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from srmc._checks import check_count
+from srmc._checks import as_numbers, check_count, check_flag
 from srmc._types import Bool, Float, Int, PyTree
+from srmc.metrics._draws import as_draws, over_leaves
 
 
 def batch_means_error(
@@ -30,7 +30,7 @@ def batch_means_error(
     """
     if num_batches is not None:
         check_count("num_batches", num_batches, at_least=2)
-    return jax.tree.map(lambda x: _batch_means_error(x, num_batches), draws)
+    return over_leaves(lambda x: _batch_means_error(as_draws(x), num_batches), draws)
 
 
 def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
@@ -39,7 +39,7 @@ def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "
     `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains must be
     independent, each with its own history, and there should be at least four of them.
     """
-    return jax.tree.map(_between_chains_error, draws)
+    return over_leaves(lambda x: _between_chains_error(as_draws(x)), draws)
 
 
 def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
@@ -48,7 +48,14 @@ def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "
     `draws` has axes (chain, draw, ...). Independent draws have time 1; smaller estimates, as from
     antithetic chains, are raised to 1.
     """
-    return jax.tree.map(_autocorrelation_time, draws)
+
+    def one(leaf: ArrayLike) -> Float[np.ndarray, "..."]:
+        x = as_draws(leaf)
+        if x.shape[1] < 2:
+            raise ValueError(f"draws must be at least 2 per chain, got shape {x.shape}")
+        return _autocorrelation_time(x)
+
+    return over_leaves(one, draws)
 
 
 def repelled_error(
@@ -70,6 +77,17 @@ def repelled_error(
     recursion run backwards. r and n have the short memory of the base chain, so that batch means
     apply to them, and w varies slowly.
     """
+    check_flag("shared", shared)
+    values, scores, gain, alpha = (
+        as_numbers(name, x)
+        for name, x in (("values", values), ("scores", scores), ("gain", gain), ("alpha", alpha))
+    )
+    shapes = [x.shape for x in (values, scores, gain, alpha)]
+    if [len(shape) for shape in shapes] != [3, 3, 2, 2] or len({x[:2] for x in shapes}) > 1:
+        raise ValueError(
+            "values and scores must be (chain, draw, k), and gain and alpha (chain, draw), got "
+            f"shapes {', '.join(map(str, shapes))}"
+        )
     if not np.all(np.isfinite(scores)):
         return _batch_means_error(values)
     if shared:
@@ -110,10 +128,9 @@ def _batch_means_error(
     draws: ArrayLike, num_batches: int | None = None
 ) -> Float[np.ndarray, "..."]:
     x = np.asarray(draws, float)
-    if x.ndim < 2 or x.shape[1] < (num_batches or 1):
+    if x.shape[1] < (num_batches or 1):
         raise ValueError(
-            f"draws must be (chain, draw, ...), with at least {num_batches or 1} draws per chain, "
-            f"got shape {x.shape}"
+            f"draws must have at least {num_batches} draws per chain, got shape {x.shape}"
         )
     if x.shape[1] == 1:
         return np.full(x.shape[2:], np.nan)

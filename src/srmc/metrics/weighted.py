@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc._checks import as_numbers, check_number
 from srmc._types import Float
 
 
@@ -36,13 +37,15 @@ def weighted_quantile(
     [2.0]
     """
     x, w = _flat(draws, weights)
-    levels = np.asarray(q, float)
+    check_number("q", q, at_least=0.0, at_most=1.0, scalar=False)
+    levels = as_numbers("q", q)
     return np.asarray(np.quantile(x, levels, axis=0, weights=w, method="inverted_cdf"))
 
 
 def _flat(draws: ArrayLike, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    x, w = np.asarray(draws, float), np.asarray(weights, float)
-    if x.shape[: w.ndim] != w.shape or not w.size:
+    x, w = as_numbers("draws", draws), as_numbers("weights", weights)
+    check_number("draws", x, scalar=False)
+    if not w.ndim or x.shape[: w.ndim] != w.shape or not w.size:
         raise ValueError(f"weights must be {x.shape[:-1]}, as draws are, got shape {w.shape}")
     if not (np.all(w >= 0) and np.sum(w) > 0 and np.all(np.isfinite(w))):
         raise ValueError("weights must be finite and >= 0, and not all 0")

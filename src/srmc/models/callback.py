@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_flag
 from srmc._types import LogDensity, Position, PyTree, Scalar
 
 
@@ -25,9 +26,13 @@ def from_value_and_grad(
         Whether the function takes many positions at once, with one more axis in front, and returns
         as many values. Otherwise it is called once for each chain.
 
+    Notes
+    -----
     Each evaluation leaves JAX and costs a gradient, even where only the value is needed. There are
     no second derivatives: keep to `srmc.shift()`, or use `srmc.tilt(hvp="finite-difference")`.
 
+    Examples
+    --------
     >>> f = from_value_and_grad(lambda x: (-0.5 * x @ x, -x))
     >>> jax.grad(f)(jnp.array([1.0, 2.0])).tolist()
     [-1.0, -2.0]
@@ -37,6 +42,7 @@ def from_value_and_grad(
             "value_and_grad_fn must be a function of a position that returns a value and a "
             f"gradient, got {value_and_grad_fn!r}"
         )
+    check_flag("vectorized", vectorized)
 
     @jax.custom_jvp
     def both(position: Position) -> tuple[Scalar, Position]:

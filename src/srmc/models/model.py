@@ -11,6 +11,7 @@ from srmc._checks import check_option, is_concrete
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
+from srmc.models.labels import given_labels
 from srmc.models.numpyro import from_numpyro, has_sites
 from srmc.models.problem import Problem, name_leaves
 from srmc.models.pymc import from_pymc
@@ -33,21 +34,36 @@ class Model:
     differences
         The one-site changes of a discrete log density, if there is a cheap way to compute them;
         see `srmc.flip_mh`.
+    feature
+        What the history averages on a discrete space; see `srmc.flip_mh`.
+    dims, coords
+        Names of the axes of variables, such as {"mu": "city"}, and of the positions along them,
+        {"city": ["london", "paris"]}, for summaries and ArviZ. Those that a PyMC model has, and the
+        plates of a NumPyro model, are known.
     """
 
     model: Any
     data: Any = None
     space: Space | None = None
     differences: Differences | None = None
+    feature: str | None = None
+    dims: Mapping[str, Any] | None = None
+    coords: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.model, Model):
             raise TypeError("model must not be a srmc.Model itself; give all its parts at once")
         if self.space is not None and not isinstance(self.space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
+        if self.differences is not None and not callable(self.differences):
+            raise TypeError(f"differences must be a function of a state, got {self.differences!r}")
         own = self.own_space
+        if self.differences is not None and own is None:
+            raise ValueError("differences are for a discrete space; say which with space")
         if self.space is not None and own is not None and self.space != own:
             raise ValueError(f"space must be that of the target, {own}, got {self.space}")
+        if self.feature is not None and own is None and self.space is None:
+            raise ValueError(f"feature is for discrete spaces, got {self.feature!r} without one")
 
     @property
     def own_space(self) -> Space | None:
@@ -70,8 +86,10 @@ def as_problem(model: Model, initial_position: Any = None) -> Problem:
     variables, by name.
     """
     if model.own_space is None:
-        return _continuous(model.model, initial_position, model.data)
-    return _discrete(model, model.own_space, initial_position)
+        found = _continuous(model.model, initial_position, model.data)
+    else:
+        found = _discrete(model, model.own_space, initial_position)
+    return found._replace(labels=given_labels(found.labels, model.dims, model.coords))
 
 
 def _discrete(model: Model, space: Space, initial_position: Any) -> Problem:
@@ -116,7 +134,12 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
             "model must be a log density, a target, or a model of NumPyro, PyMC or BridgeStan, got "
             f"{model!r}"
         )
-    elif data is not None or is_text or has_sites(model):
+    elif is_text and data is None and not has_sites(model):
+        raise ValueError(
+            f"initial_position={initial_position!r} is for models of NumPyro and PyMC; for a "
+            "NumPyro model with arguments, give data"
+        )
+    elif data is not None or has_sites(model):
         found = from_numpyro(model, data, initial_position)
     elif initial_position is None:
         raise ValueError(
@@ -162,12 +185,16 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
             ) from error
         return dict(values)
     given = {name: jnp.asarray(values[name], float) for name in inverse.names}
-    found = inverse.unconstrain(given)
+    outside = (
+        "initial_position must be values of the model's variables inside their supports, got "
+        f"{dict(values)!r}"
+    )
+    try:
+        found = inverse.unconstrain(given)
+    except ValueError as error:  # NumPyro checks the parameters of the others' distributions
+        raise ValueError(f"{outside}: {error}") from None
     if is_concrete(found) and not all_finite(found):
-        raise ValueError(
-            "initial_position must be values of the model's variables inside their supports, got "
-            f"{dict(values)!r}"
-        )
+        raise ValueError(outside)
     return found
 
 

@@ -1,13 +1,17 @@
 """NumPyro models."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from srmc._types import LogDensity, Position, PRNGKey
+from srmc._checks import short
+from srmc._types import Array, LogDensity, Position, PRNGKey
+from srmc.models.labels import Labels
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
@@ -32,9 +36,10 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         from numpyro.infer.util import initialize_model
     except ImportError as error:
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
-    args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    args, kwargs = _arguments(model, data)
     seeded = handlers.seed(model, jax.random.key(0))
-    _check_continuous(handlers.trace(seeded).get_trace(*args, **kwargs))
+    trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    discrete = _check_continuous(trace)
     prior = isinstance(start, str) and start == "prior"
     strategy = infer.init_to_sample if prior else infer.init_to_uniform
 
@@ -64,19 +69,92 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
         return scatter(logdensity_fn, key, zero, num_chains)
 
+    def log_likelihood(values: dict[str, Array]) -> dict[str, Array]:
+        pointwise: dict[str, Array] = infer.util.log_likelihood(
+            seeded, values, *args, batch_ndims=0, **kwargs
+        )
+        return pointwise
+
     inverse = Inverse(
         tuple(found.param_info.z),
         lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
-        lambda z: infer.util.log_likelihood(
-            seeded, found.postprocess_fn(z), *args, batch_ndims=0, **kwargs
-        ),
+        None if discrete else log_likelihood,
     )
     name = getattr(model, "__name__", "model")
-    return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse)
+    values = jax.eval_shape(found.postprocess_fn, found.param_info.z)
+    labels = _labels(trace, values, _by_name(model, args, kwargs))
+    return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse, labels)
 
 
-def _check_continuous(trace: Mapping[str, Any]) -> None:
-    """Refuse discrete latent variables, unless NumPyro can sum over them."""
+def _arguments(model: Callable[..., Any], data: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """The arguments of a model, by position or by name; refuse those that it does not take."""
+    if data is not None and not isinstance(data, tuple | list | Mapping):
+        raise TypeError(
+            "data must be the arguments of a NumPyro model, a tuple or a dictionary, such as "
+            f"data=(y,) for a model of y, got {short(data)}"
+        )
+    args, kwargs = ((), data) if isinstance(data, Mapping) else (tuple(data or ()), {})
+    try:
+        inspect.signature(model).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"data must be the arguments of the NumPyro model: {error}") from None
+    return args, kwargs
+
+
+def _labels(
+    trace: Mapping[str, Any], values: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Labels:
+    """The plates of the sites, observed values, and the arguments that are other numbers."""
+    sites = {k: v for k, v in trace.items() if v["type"] in ("sample", "deterministic")}
+    observed = {
+        name: np.asarray(site["value"])
+        for name, site in sites.items()
+        if site["type"] == "sample" and site["is_observed"] and jnp.size(site["value"])
+    }
+    constant = {
+        name: np.asarray(x)
+        for name, x in arguments.items()
+        if isinstance(x, np.ndarray | jax.Array | float | int)
+        and not isinstance(x, bool)
+        and not any(np.array_equal(x, y) for y in observed.values())
+    }
+    shapes = {name: x.shape for name, x in {**values, **observed}.items()}
+    dims = {
+        name: _axes(name, site)
+        for name, site in sites.items()
+        if shapes.get(name) == jnp.shape(site["value"])
+    }
+    return Labels({k: axes for k, axes in dims.items() if axes}, {}, observed, constant)
+
+
+def _axes(name: str, site: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a site's axes, those of plates and `event_dims`; empty if there are none."""
+    shape, plates = jnp.shape(site["value"]), site["cond_indep_stack"]
+    events = (site.get("infer") or {}).get("event_dims", ())
+    if not plates and not events:
+        return ()
+    batch = max((-plate.dim for plate in plates), default=0)
+    own = site["fn"].event_dim if site["type"] == "sample" else max(0, len(shape) - batch)
+    first = len(shape) - own
+    axes = [f"{name}_dim_{n}" for n in range(len(shape))]
+    for plate in plates:
+        if first + plate.dim >= 0 and shape[first + plate.dim] == plate.size:
+            axes[first + plate.dim] = plate.name
+    axes[first : first + len(events)] = events
+    return tuple(axes)
+
+
+def _by_name(
+    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(model).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # a callable without a signature
+        return kwargs
+
+
+def _check_continuous(trace: Mapping[str, Any]) -> str:
+    """Refuse discrete latent variables, unless NumPyro can sum over them; return their names."""
     latent = [site for site in trace.values() if site["type"] == "sample"]
     latent = [site for site in latent if not site["is_observed"]]
     discrete = ", ".join(site["name"] for site in latent if site["fn"].support.is_discrete)
@@ -85,3 +163,4 @@ def _check_continuous(trace: Mapping[str, Any]) -> None:
             f"model must have continuous variables alone, but not so {discrete}; NumPyro sums over "
             "discrete ones if funsor is installed"
         )
+    return discrete

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 
 from srmc._types import Array, LogDensity, Position, PRNGKey, PyTree
+from srmc.models.labels import Labels
 
 
 class Inverse(NamedTuple):
@@ -16,14 +17,15 @@ class Inverse(NamedTuple):
     unconstrain
         From these variables at one draw to the position.
     log_likelihood
-        From a position to the log likelihood of each observation, by name; None if unknown.
+        From these variables at one draw to the log likelihood of each observation, by name; None
+        if unknown.
     random
         Names in `values` that are drawn anew each time, such as predictions.
     """
 
     names: tuple[str, ...]
     unconstrain: Callable[[dict[str, Array]], Position]
-    log_likelihood: Callable[[Position], dict[str, Array]] | None = None
+    log_likelihood: Callable[[dict[str, Array]], dict[str, Array]] | None = None
     random: tuple[str, ...] = ()
 
 
@@ -40,6 +42,8 @@ class Problem(NamedTuple):
         From a position to named arrays, in the user's space.
     inverse
         From named arrays to a position, where that is known.
+    labels
+        What the axes of the named arrays are called, and the data of the model.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Problem(NamedTuple):
     starts: Callable[[PRNGKey, int], Position]
     values: Callable[[Position], dict[str, Array]]
     inverse: Inverse | None = None
+    labels: Labels = Labels()
 
 
 def name_leaves(position: PyTree[Array]) -> dict[str, Array]:

@@ -6,8 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from srmc._types import Array, Position, PRNGKey, Scalar
+from srmc.models.labels import Labels
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
@@ -42,14 +44,52 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
         zero = jax.tree.map(jnp.zeros_like, _floats(model.initial_point()))
         return scatter(logdensity_fn, key, zero, num_chains)
 
-    def log_likelihood(position: Any) -> dict[str, Array]:
-        pointwise = model.logp(vars=model.observed_RVs, sum=False)
-        out = get_jaxified_graph(inputs=model.value_vars, outputs=pointwise)(*in_order(position))
-        return {v.name: jnp.asarray(x) for v, x in zip(model.observed_RVs, out, strict=True)}
-
     free = tuple(v.name for v in model.free_RVs)
-    inverse = Inverse(free, lambda given: _unconstrain(model, given), log_likelihood)
-    return Problem(model.name or "model", logdensity_fn, starts, values, inverse)
+    inverse = Inverse(
+        free,
+        lambda given: _unconstrain(model, given),
+        lambda given: _log_likelihood(model, given),
+    )
+    labels = _labels(model, [v.name for v in kept])
+    return Problem(model.name or "model", logdensity_fn, starts, values, inverse, labels)
+
+
+def _labels(model: Any, values: list[str]) -> Labels:
+    """The dims, coords and data of the model, as PyMC puts them into its own traces."""
+    from pymc.backends.arviz import (
+        coords_and_dims_for_inferencedata,
+        find_constants,
+        find_observations,
+    )
+
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    observed, constant = (
+        {name: _filled(x) for name, x in find(model).items()}
+        for find in (find_observations, find_constants)
+    )
+    known = {*values, *observed, *constant}
+    return Labels(
+        {name: tuple(axes) for name, axes in dims.items() if name in known and None not in axes},
+        {name: np.asarray(x) for name, x in coords.items()},
+        observed,
+        constant,
+    )
+
+
+def _filled(x: Any) -> np.ndarray:
+    """Data with NaN where they are missing."""
+    return np.ma.filled(x.astype(float), np.nan) if np.ma.is_masked(x) else np.asarray(x)
+
+
+def _log_likelihood(model: Any, given: dict[str, Array]) -> dict[str, Array]:
+    """The log likelihood at values of the free variables, as `pm.compute_log_likelihood` has it."""
+    from pymc.model.transform.conditioning import remove_value_transforms
+
+    plain = remove_value_transforms(model)
+    pointwise = plain.logp(vars=plain.observed_RVs, sum=False)
+    graph = _pymc_to_jax()(inputs=plain.value_vars, outputs=pointwise)
+    out = graph(*(given[v.name] for v in plain.value_vars))
+    return {v.name: jnp.asarray(x) for v, x in zip(plain.observed_RVs, out, strict=True)}
 
 
 def _unconstrain(model: Any, given: dict[str, Array]) -> dict[str, Array]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_count
+from srmc._checks import check_count, outputs_of
 from srmc._types import Array, Bool, LogDensity, Position, PRNGKey
 from srmc.core.target import all_finite, as_position, check_density
 from srmc.discrete.space import Space
@@ -23,7 +23,8 @@ def find_starts(
     """
     check_count("num_chains", num_chains)
     if callable(initial_position):
-        draw = jax.vmap(lambda key: as_position(initial_position(key)))
+        outputs_of("initial_position", initial_position, rng_key, of="a key")
+        draw = jax.vmap(lambda key: as_position(initial_position(key), "initial_position"))
         positions = draw(jax.random.split(rng_key, num_chains))
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
@@ -31,9 +32,9 @@ def find_starts(
                 f"initial_position must be a list of {num_chains} positions, one per chain, got "
                 f"{len(initial_position)}"
             )
-        positions = stack_positions(initial_position)
+        positions = stack_positions(initial_position, "initial_position")
     else:
-        positions = stack_positions([initial_position] * num_chains)
+        positions = stack_positions([initial_position] * num_chains, "initial_position")
     positions = _in_one_precision(positions)
     check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
     finite = jax.jit(jax.vmap(_is_good(logdensity_fn)))(positions)
@@ -64,6 +65,7 @@ def find_states(
     """
     check_count("num_chains", num_chains)
     if callable(initial_position):
+        outputs_of("initial_position", initial_position, rng_key, of="a key")
         draws = [initial_position(key) for key in jax.random.split(rng_key, num_chains)]
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
@@ -91,7 +93,14 @@ def find_states(
                 "logdensity_fn must be finite where chains start, but few uniform states have a "
                 "probability; give initial_position"
             )
-    states = stack_positions([space.as_state(x).astype(float) for x in draws])
+    states = stack_positions(
+        [space.as_state(x, "initial_position").astype(float) for x in draws], "initial_position"
+    )
+    if like is not None and states[0].shape != jnp.shape(like):
+        raise ValueError(
+            f"initial_position must have the shape of the target's states, {jnp.shape(like)}, got "
+            f"{states[0].shape}"
+        )
     check_density(logdensity_fn, states[0])
     values = jax.lax.map(logdensity_fn, states)
     if not jnp.all(jnp.isfinite(values)):
@@ -102,16 +111,16 @@ def find_states(
     return jnp.asarray(states)
 
 
-def stack_positions(positions: list[Position]) -> Position:
+def stack_positions(positions: list[Position], name: str = "positions") -> Position:
     """The starts of several chains as one pytree with a leading axis of chains."""
-    positions = [as_position(position) for position in positions]
+    positions = [as_position(position, name) for position in positions]
     if not positions:
-        raise ValueError("positions must hold the start of at least one chain, got none")
+        raise ValueError(f"{name} must hold the start of at least one chain, got none")
     shapes = [jax.tree.map(jnp.shape, position) for position in positions]
     for chain, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise ValueError(
-                "positions must have the same structure and shapes in every chain, "
+                f"{name} must have the same structure and shapes in every chain, "
                 f"got {shapes[0]} in chain 0 and {shape} in chain {chain}"
             )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)

@@ -1,4 +1,4 @@
-"""NumPyro: a kernel for `numpyro.infer.MCMC`."""
+"""NumPyro: kernels for `numpyro.infer.MCMC`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,8 +14,11 @@ from numpyro.util import is_prng_key
 from srmc._checks import check_count
 from srmc._types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 from srmc.core.state import RepelInfo, RepelState
+from srmc.plugins.repelled import Repelled, RepelledState
 from srmc.tune import Continuous
-from srmc.tune.tuner import Alpha, Loop, Parameters, tune
+from srmc.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
+
+__all__ = ["SRNUTS", "Repelled", "RepelledState", "SRState"]
 
 ALL_CHAINS = "srmc_chains"
 
@@ -90,7 +93,12 @@ class SRNUTS(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
     ) -> None:
         if (model is None) == (potential_fn is None):
             raise ValueError("one of model and potential_fn must be given, and not both")
+        given = (("model", model), ("potential_fn", potential_fn), ("init_strategy", init_strategy))
+        for name, value in given:
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be a function, got {value!r}")
         check_count("num_samples", num_samples)
+        check_alpha(alpha)
         self.model = model
         self._potential_fn = potential_fn
         self._tuner = Continuous(kernel)

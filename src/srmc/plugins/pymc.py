@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from srmc._arviz import import_arviz
+from srmc._checks import check_count, check_flag, check_seed
 from srmc._types import Array
 from srmc._versions import versions
 from srmc.after.explain import over_draws
@@ -14,7 +15,7 @@ from srmc.models.problem import Problem
 from srmc.results.result import Result
 from srmc.sample import sample as srmc_sample
 
-STATS = ("acceptance_rate", "diverging", "alpha", "gradients", "is_finite", "is_hot")
+STATS = ("acceptance_rate", "diverging", "energy", "alpha", "gradients", "is_finite", "is_hot")
 
 
 def sample(
@@ -52,8 +53,17 @@ def sample(
     """
     import pymc as pm
 
-    model = pm.modelcontext(model)
+    model = model or pm.Model.get_context(error_if_none=False)
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a PyMC model, or that of the context, got {model!r}")
+    check_count("draws", draws)
+    check_count("tune", tune, at_least=100)
+    check_count("chains", 4 if chains is None else chains)
+    check_flag("progressbar", progressbar)
+    _check_names(model, var_names, initvals)
     seed = _seed(random_seed)
+    if not isinstance(idata_kwargs, dict | None):
+        raise TypeError(f"idata_kwargs must be a dictionary, got {idata_kwargs!r}")
     more = dict(idata_kwargs or {})
     unknown = [name for name in more if name not in ("log_likelihood", "coords", "dims")]
     if unknown:
@@ -74,6 +84,19 @@ def sample(
     return trace
 
 
+def _check_names(model: Any, var_names: Any, initvals: Any) -> None:
+    """Refuse names that the model does not have."""
+    known = [v.name for v in model.unobserved_RVs]
+    if isinstance(var_names, str) or not {*(var_names or ())} <= {*known}:
+        raise ValueError(f"var_names must be a list of {', '.join(known)}, got {var_names!r}")
+    if initvals is not None and not isinstance(initvals, dict):
+        raise TypeError(f"initvals must be a dictionary of values by name, got {initvals!r}")
+    known += [v.name for v in model.value_vars]
+    unknown = [str(k) for k in initvals or () if getattr(k, "name", k) not in known]
+    if unknown:
+        raise ValueError(f"initvals must be of {', '.join(known)}, got {', '.join(unknown)}")
+
+
 def _seed(random_seed: Any) -> int:
     if random_seed is None:
         return int(np.random.default_rng().integers(2**31))
@@ -81,6 +104,7 @@ def _seed(random_seed: Any) -> int:
         return int(random_seed.integers(2**31))
     if np.ndim(random_seed):
         return int(np.random.SeedSequence(list(random_seed)).generate_state(1)[0] >> 1)
+    check_seed("random_seed", random_seed)
     return int(random_seed)
 
 

@@ -63,8 +63,8 @@ class Errors:
         """The error of the mean over `draws`, which are `base` before they were moved."""
         if self.rebalanced is not None:
             features, every = self.rebalanced
-            parts = np.array_split(base[:, ::every], len(features))
-            errors = [error_beside(own, phi) for own, phi in zip(parts, features, strict=True)]
+            before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
+            errors = [error_beside(*part) for part in zip(before, features, after, strict=True)]
             return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
         if self.repelled is not None:
             return repelled_error(draws, *self.repelled)

@@ -4,18 +4,21 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from srmc._checks import as_numbers
 from srmc.after.report import Report, as_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import effective_size
+from srmc.models.labels import Labels
+from srmc.models.problem import Problem
 from srmc.results.errors import Errors
 from srmc.run.keep import Kept
 from srmc.run.moments import Named
+from srmc.store.files import as_path, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +27,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Result:
     """The draws of a run, or their moments.
 
@@ -38,12 +41,21 @@ class Result:
         Whether the chains shared one history, or were rebalanced together.
     interrupted
         Whether the run was stopped before its end.
+    labels
+        The dims and coords of the variables, and the data of the model.
+    problem
+        The model itself, which is not saved.
     """
 
     kept: Kept
     about: dict[str, Any]
     shared_history: bool = True
     interrupted: bool = False
+    labels: Labels = dataclasses.field(default_factory=Labels)
+    problem: Problem | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "problem": None}  # functions cannot be pickled
 
     @staticmethod
     def of_rebalanced(
@@ -53,7 +65,10 @@ class Result:
 
         All are (chain, draw, d). The name of the draws is "x".
         """
-        after, before, s = (np.asarray(v) for v in (draws, base, scores))
+        if not isinstance(report, Report):
+            raise TypeError(f"report must be that of srmc.rebalance, got {report!r}")
+        given = (("draws", draws), ("base", base), ("scores", scores))
+        after, before, s = (as_numbers(name, v) for name, v in given)
         if after.ndim != 3 or not after.shape == before.shape == s.shape:
             raise ValueError(
                 "draws, base and scores must have one shape, (chain, draw, d), got "
@@ -97,8 +112,9 @@ class Result:
 
         In a run that kept moments, they are averages over up to 64 batches of draws. The names
         are acceptance_rate, diverging, alpha, theta_norm, exponent, gradients, hvps, is_finite,
-        is_hot, is_stable and gain. Tuned repelled runs also have features (chain, draw, k):
-        functions with mean 0 that the history averages, scores first.
+        is_hot, is_stable, gain, lp and energy. `lp` is the log density of the plain chain and
+        `energy` the Hamiltonian of HMC and NUTS; see `metrics.bfmi`. Tuned repelled runs also have
+        features (chain, draw, k): functions with mean 0 that the history averages, scores first.
         """
         return self.kept.stats
 
@@ -185,7 +201,7 @@ class Result:
         for name, m in ((self.kept.base_moments if base else self.moments) or {}).items():
             mean = m["mean"].mean(axis=0)
             sd = np.sqrt(m["variance"].mean(axis=0) + m["mean"].var(axis=0))
-            for label, index in labels(name, mean.shape):
+            for label, index in labels(name, mean.shape, self.labels):
                 rows[label] = (mean[index], sd[index], m["error"][index])
         return rows
 
@@ -195,7 +211,7 @@ class Result:
         for name, array in ((self.base or {}) if base else self.draws).items():
             plain = (self.base or {}).get(name, array)
             for (names, block), (_, before) in zip(
-                blocks(name, array), blocks(name, plain), strict=True
+                blocks(name, array, self.labels), blocks(name, plain), strict=True
             ):
                 of_mean, of_sd, of_quantiles = errors.of_all(block, before, QUANTILES)
                 columns = (
@@ -215,10 +231,22 @@ class Result:
     def _errors(self) -> Errors:
         return Errors.of(self.kept, self.about, self.shared_history)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Traces, running means and the history over time, as a figure, saved to `path` if given.
+    def __repr__(self) -> str:
+        from srmc.results.tables import in_one_line
 
-        The base chain is shown beside the draws if it was kept.
+        return f"<srmc.Result: {in_one_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        from srmc.results.tables import as_html
+
+        return as_html(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Traces, densities and running means as a figure, saved to `path` if given.
+
+        They are of the first coordinates that vary, of all chains; the plain draws are shown
+        beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
+        and the history fared. A notebook shows the figure as an image.
         """
         from srmc.results.plots import plot
 
@@ -227,29 +255,54 @@ class Result:
             figure.savefig(path, dpi=110)
         return figure
 
-    def to_arviz(self) -> Any:
-        """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree."""
-        from srmc.results.netcdf import to_arviz
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of the run: an HTML file that needs no other file and no network.
 
-        return to_arviz(self)
+        It has the warnings, estimates with their errors beside those of the plain chain, traces,
+        densities, what rebalancing did, the cost, and how to repeat the run.
+        """
+        from srmc.results.page import page
+
+        path = as_path("path", path)
+        if not path.parent.is_dir():
+            raise ValueError(f"path must be a file in an existing folder, got {path}")
+        write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
+
+    def to_arviz(self, log_likelihood: bool = False) -> Any:
+        """An ArviZ InferenceData, or from ArviZ 1.0 on a DataTree.
+
+        It has the dims, coords and data of the model, and with `log_likelihood` the log likelihood
+        of each observation, for `az.loo`. What ArviZ computes from a Markov chain, mcse, ess and
+        r_hat, holds for the group posterior_plain, the draws before they were rebalanced or
+        repelled, and so do sample_stats. The errors of the draws themselves are in `summary()`.
+        """
+        from srmc.results.trace import to_arviz
+
+        return to_arviz(self, log_likelihood)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
         from srmc.results.netcdf import save
 
-        save(self, Path(path))
+        save(self, as_path("path", path))
 
 
-def labels(name: str, shape: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The name of each entry of an array, such as `theta[3]`, with its index."""
+def labels(
+    name: str, shape: tuple[int, ...], known: Labels | None = None
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The name of each entry of an array, such as `theta[3]` or `mu[london]`, with its index."""
+    axes = (known or Labels()).along(name, shape)
     for index in np.ndindex(shape):
-        yield (f"{name}[{','.join(map(str, index))}]" if index else name), index
+        place = ",".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
+        yield (f"{name}[{place}]" if index else name), index
 
 
-def blocks(name: str, array: Any) -> Iterator[tuple[list[str], np.ndarray]]:
+def blocks(
+    name: str, array: Any, known: Labels | None = None
+) -> Iterator[tuple[list[str], np.ndarray]]:
     """The coordinates of draws, as many at a time as memory allows, as arrays (chain, draw, k)."""
     shape = array.shape[2:]
-    names = [label for label, _ in labels(name, shape)]
+    names = [label for label, _ in labels(name, shape, known)]
     size = int(np.prod(shape[1:])) if shape else 1
     rows = max(1, NUMBERS_AT_ONCE // (array.shape[0] * array.shape[1] * size))
     for start in range(0, shape[0] if shape else 1, rows):

@@ -1,5 +1,6 @@
 """Tables of a run: the estimates with their standard errors, and facts about the run."""
 
+import html
 import json
 from typing import Any
 
@@ -90,6 +91,34 @@ def as_json(result: Result, truth: Moments | None = None) -> str:
     summary = json.loads(result.summary().to_json(orient="index"))
     record = {"about": result.about, "facts": facts(result, truth), "summary": summary}
     return json.dumps(record, indent=2)
+
+
+def in_one_line(result: Result) -> str:
+    """What a result is: its model and kernel, its size, and whether there were warnings."""
+    settings, changed = result.about.get("settings", {}), _what(result)
+    chains = len(result.stats["alpha"])
+    kept = result.draws if result.kept.draws is not None else result.moments or {}
+    what = "draws" if result.kept.draws is not None else "draws, of which moments were kept"
+    warned = len(result.warnings)
+    parts = [
+        " by ".join(str(settings[k]) for k in ("model", "kernel") if k in settings),
+        f"{chains} chain{'s' * (chains > 1)} of {result.about['num_draws']:,} {what}",
+        "" if changed == "mean" else changed,
+        f"of {', '.join(list(kept)[:5])}{' ...' * (len(kept) > 5)}",
+        "interrupted" * result.interrupted,
+        f"{warned} warning{'s' * (warned > 1)}" if warned else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def as_html(result: Result, most: int = 20) -> str:
+    """The estimates as a table in HTML, below a line about the run and its warnings."""
+    summary = result.summary()
+    table = summary.head(most).to_html(float_format=lambda x: f"{x:.4g}")
+    more = f"<p>{len(summary) - most} more coordinates.</p>" if len(summary) > most else ""
+    warned = "".join(f"<li>{html.escape(text)}</li>" for text in result.warnings)
+    warned = f"<p><b>Warnings</b></p><ul>{warned}</ul>" if warned else ""
+    return f"<p>{html.escape(in_one_line(result))}</p>{warned}{table}{more}"
 
 
 def _repels(result: Result) -> bool:

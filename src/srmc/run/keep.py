@@ -1,6 +1,7 @@
 """Run a task to its end, or until it is told to stop, and keep what was asked for."""
 
 import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -71,8 +72,11 @@ class Recording(NamedTuple):
         return CHUNK_SECONDS if self.store is None else min(CHUNK_SECONDS, self.seconds)
 
 
-def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
-    """Keep draws, in memory or in a checkpoint; also returns the number of draws per chain."""
+def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[tuple[Kept, int]]:
+    """Keep draws, in memory or in a checkpoint; yield them and their number per chain.
+
+    That is done at each of the `looks`, in draws per chain, and where the run is stopped.
+    """
     task, store, commits = run.task, run.store, run.commits
     disk = None if store is None else together(lambda: store.draws(run.num_draws))
     done = 0
@@ -82,23 +86,26 @@ def keep_draws(run: Recording, states: Carry) -> tuple[Kept, int]:
         together(lambda: disk.restore(commit.kept, done))
     parts: list[dict[str, Arrays]] = []
     written = done
-    for chunk in chunks(task, states, run.num_draws, first=done, seconds=run.chunk_seconds):
-        parts.append(_groups(chunk))
-        done = chunk.done
-        _tell(run.show, done, run.num_draws, chunk.stats)
-        commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(parts)))
-        if disk is not None and (commits_now or done == run.num_draws):
-            draws = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-            commits.save(done, chunk.carry, functools.partial(disk.write, written, draws))
-            parts, written = [], done
-        if stops:
-            break
-    if disk is not None:
-        kept = together(lambda: disk.read(done))
-    else:
-        kept = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
-    kept = task.layout.of_all_processes(kept)
-    return Kept(stats=kept["stats"], draws=kept["values"], base=kept.get("base")), done
+    for look in (n for n in looks if n >= done):
+        for chunk in chunks(task, states, look, first=done, seconds=run.chunk_seconds):
+            parts.append(_groups(chunk))
+            states, done = chunk.carry, chunk.done
+            _tell(run.show, done, look, chunk.stats)
+            commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(parts)))
+            if disk is not None and (commits_now or done == look):
+                draws = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+                commits.save(done, states, functools.partial(disk.write, written, draws))
+                parts, written = [], done
+            if stops:
+                break
+        if disk is not None:
+            kept = together(functools.partial(disk.read, done))
+        else:
+            kept = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
+        kept = task.layout.of_all_processes(kept)
+        yield Kept(stats=kept["stats"], draws=kept["values"], base=kept.get("base")), done
+        if run.stop.signal is not None:
+            return
 
 
 def _groups(chunk: Chunk) -> dict[str, Arrays]:

@@ -13,6 +13,7 @@ from jax.sharding import Sharding
 
 from srmc._programs import remembered
 from srmc._types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
+from srmc.core.kernel import caches
 from srmc.core.state import RepelInfo, RepelState
 from srmc.run.devices import DEVICES, Layout, compiled
 from srmc.run.processes import of_all
@@ -33,7 +34,11 @@ class Recorded(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Statistics of a draw, or with thinning of all steps since the last one; see `RepelInfo`."""
+    """Statistics of a draw, or with thinning of all steps since the last one; see `RepelInfo`.
+
+    `lp` is the log density of the base chain, of the target that the kernel sees; `energy` is the
+    Hamiltonian at the end of a step of HMC or NUTS. They are NaN if the kernel knows none.
+    """
 
     acceptance_rate: Float[Array, "*chain"]
     diverging: Bool[Array, "*chain"]
@@ -46,6 +51,8 @@ class Statistics(NamedTuple):
     is_hot: Bool[Array, "*chain"]
     is_stable: Bool[Array, "*chain"]
     gain: Float[Array, "*chain"]
+    lp: Float[Array, "*chain"]
+    energy: Float[Array, "*chain"]
 
 
 def dtypes() -> dict[str, np.dtype[Any]]:
@@ -280,10 +287,10 @@ _OVER_STEPS: dict[str, Callable[..., Array]] = {
 
 
 def _statistics(state: RepelState, info: RepelInfo) -> Statistics:
-    chains = state.step.shape
-    inner = info.inner_info
+    chains, inner = state.step.shape, info.inner_info
+    unknown = jnp.full(chains, jnp.nan)
     found = Statistics(
-        acceptance_rate=getattr(inner, "acceptance_rate", jnp.full(chains, jnp.nan)),
+        acceptance_rate=getattr(inner, "acceptance_rate", unknown),
         diverging=getattr(inner, "is_divergent", jnp.zeros(chains, bool)),
         alpha=state.alpha,
         theta_norm=jax.vmap(optax.tree.norm)(state.theta),
@@ -294,6 +301,17 @@ def _statistics(state: RepelState, info: RepelInfo) -> Statistics:
         is_hot=info.is_hot,
         is_stable=info.is_stable,
         gain=info.gain,
+        lp=state.logdensity if caches(state.inner_state, "logdensity") else unknown,
+        energy=_energy(inner) if hasattr(inner, "energy") else unknown,
     )
     types = dtypes()
     return Statistics(**{k: jnp.asarray(x, types[k]) for k, x in found._asdict().items()})
+
+
+def _energy(info: Any) -> Array:
+    """The energy at the end of a step; HMC reports that of its proposal, even if it is refused."""
+    energy: Array = info.energy
+    if not hasattr(info, "is_accepted"):
+        return energy
+    # A proposal is accepted with probability exp(old energy - new energy), if that is below 1.
+    return jnp.where(info.is_accepted, energy, energy + jnp.log(info.acceptance_rate))

@@ -1,26 +1,32 @@
 """The settings of a call of `srmc.sample`, checked."""
 
 import dataclasses
-import inspect
-import re
-import zlib
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
 import jax
 import numpy as np
 
-from srmc._checks import check_count, check_number, check_option, is_concrete
+from srmc._checks import (
+    check_count,
+    check_flag,
+    check_number,
+    check_option,
+    check_seed,
+    is_concrete,
+)
 from srmc._types import Array
-from srmc.core.repel import repel
+from srmc.core.repel import check_options
 from srmc.core.strength import Strength
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
+from srmc.run.describe import describe
 from srmc.store.draws import IN_MEMORY
-from srmc.tune.continuous import WITH_LEAPFROGS, Continuous
+from srmc.tune import rule
+from srmc.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
 from srmc.tune.discrete import BUILDERS, Discrete
-from srmc.tune.tuner import Alpha, Tuner
+from srmc.tune.own import OwnKernel
+from srmc.tune.tuner import Alpha, Tuner, check_alpha
 
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 SITE_OPTIONS = ("feature", "differences", "preconditioner")  # of `repel` on a discrete space
@@ -55,15 +61,14 @@ class Keep:
             raise TypeError(
                 f"statistics must be a function of a draw's values, got {self.statistics!r}"
             )
-        if not isinstance(self.base, bool):
-            raise TypeError(f"base must be True or False, got {self.base!r}")
+        check_flag("base", self.base)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The settings of a run; the fields are keywords of `srmc.sample`."""
 
-    kernel: str
+    kernel: str | OwnKernel
     alpha: Alpha
     num_warmup: int
     num_samples: int
@@ -75,6 +80,10 @@ class Plan:
     repellence: dict[str, Any] | None
     keep: Keep
     space: Space | None
+    target_acceptance: float | None = None
+    max_tree_depth: int | None = None
+    metric: str = "diag"
+    feature: str | None = None
 
     @property
     def num_draws(self) -> int:
@@ -91,6 +100,11 @@ class Plan:
         given = isinstance(self.alpha, float | int) and self.alpha == 0
         return given and (self.repellence is None or "alpha" not in self.repellence)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether `repellence` replaces all tuned settings: they belong to the tuned surrogate."""
+        return self.repellence is not None and "surrogate" in self.repellence
+
     def rebalances(self, dim: int) -> bool:
         """Whether the plain kernel runs, and its draws are rebalanced or resampled in the end.
 
@@ -106,21 +120,37 @@ class Plan:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""
         if self.keep.keep != "draws":
             return "the batches of its moments depend on num_samples"
-        if self.rebalances(dim) or self.is_plain or self.repellence is not None:
+        if self.rebalances(dim) or self.is_plain or self.is_replaced:
             return None
         return "the loop that repels its draws is tuned for num_samples"
 
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""
         if self.space is None:
-            return Continuous(self.kernel, self.num_integration_steps, self.step_size)
-        return Discrete(self.kernel, self.space, differences, self.step_size)
+            return Continuous(
+                self.kernel,
+                self.num_integration_steps,
+                self.step_size,
+                target_acceptance=self.target_acceptance,
+                max_tree_depth=self.max_tree_depth,
+                metric=self.metric,
+            )
+        assert isinstance(self.kernel, str)
+        return Discrete(
+            self.kernel,
+            self.space,
+            differences,
+            self.step_size,
+            self.target_acceptance,
+            self.feature or (None if self.is_replaced else (self.repellence or {}).get("feature")),
+        )
 
     def settings(self) -> dict[str, Any]:
         """The plan as plain values, for files."""
         given = self.repellence
         shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return shown | {
+            "kernel": str(self.kernel),
             "alpha": describe(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
             "thin": self.keep.thin,
             "keep": self.keep.keep,
@@ -132,6 +162,8 @@ class Plan:
     def __post_init__(self) -> None:
         """Raise an error that names the argument if the plan cannot be carried out."""
         _make_plain(self)
+        if self.space is not None and not isinstance(self.kernel, str):
+            raise ValueError(f"kernel {self.kernel} is not for {self.space}; give its name")
         if self.space is None and self.kernel in BUILDERS:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
@@ -139,31 +171,25 @@ class Plan:
             )
         self._check_numbers()
         self._check_steps()
-        if not isinstance(self.shared_history, bool):
-            raise TypeError(f"shared_history must be True or False, got {self.shared_history!r}")
+        check_flag("shared_history", self.shared_history)
+        self._check_warmup()
         given = self.repellence
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
-        known = {*inspect.signature(repel).parameters, *SITE_OPTIONS}
-        unknown = [k for k in given or () if k not in known]
-        if unknown:
-            raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+        check_options(given or {}, SITE_OPTIONS)
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
-        if self.keep.base and given is not None and given.get("frame") != "moving":
+        if self.keep.base and self.is_replaced and (given or {}).get("frame") != "moving":
             raise ValueError(
                 "base=True needs frame='moving' in repellence; else no base chain is run"
             )
 
     def _check_numbers(self) -> None:
-        if isinstance(self.alpha, str):
-            check_option("alpha", self.alpha, ("auto",))
-        elif not isinstance(self.alpha, Strength):
-            check_number("alpha", self.alpha, at_least=0.0)
+        check_alpha(self.alpha)
         check_count("num_warmup", self.num_warmup, at_least=100)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
-        check_count("seed", self.seed, at_least=0)
+        check_seed("seed", self.seed)
         if self.keep.thin > self.num_samples:
             raise ValueError(
                 f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
@@ -181,8 +207,37 @@ class Plan:
             if self.kernel not in WITH_LEAPFROGS:
                 raise ValueError(
                     "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
-                    f"got {self.kernel!r}"
+                    f"got {str(self.kernel)!r}"
                 )
+
+    def _check_warmup(self) -> None:
+        """Raise if what warm-up is to find is out of range, or not for this kernel."""
+        if self.target_acceptance is not None:
+            check_number("target_acceptance", self.target_acceptance, above=0.0)
+            if self.target_acceptance >= 1:
+                raise ValueError(
+                    f"target_acceptance must be below 1, got {self.target_acceptance!r}"
+                )
+            known = (*rule.ACCEPTANCE, "jittered_hmc")
+            if self.kernel not in known:
+                raise ValueError(
+                    f"target_acceptance is for kernel {', '.join(map(repr, known))}, got "
+                    f"{self.kernel!r}"
+                )
+            if self.step_size is not None:
+                raise ValueError(
+                    "target_acceptance sets the step size; give it or step_size, and not both"
+                )
+        if self.max_tree_depth is not None:
+            check_count("max_tree_depth", self.max_tree_depth)
+            if self.kernel != "nuts":
+                raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
+        check_option("metric", self.metric, METRICS)
+        if self.metric != "diag" and self.kernel not in WITH_METRIC:
+            raise ValueError(
+                f"metric={self.metric!r} is for kernel {', '.join(map(repr, WITH_METRIC))}, got "
+                f"{self.kernel!r}"
+            )
 
 
 def _make_plain(plan: Any) -> None:
@@ -192,31 +247,3 @@ def _make_plain(plan: Any) -> None:
         is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
         if is_array and value.ndim == 0 and is_concrete(value):
             object.__setattr__(plan, field.name, value.item())
-
-
-def describe(value: Any, depth: int = 6) -> str:
-    """A setting in words that are the same in every process.
-
-    Functions are told apart by what they close over, and those of a user also by their code.
-    """
-    if isinstance(value, tuple):
-        return f"({', '.join(describe(part, depth - 1) for part in value)})"
-    if inspect.isfunction(value) and depth > 0:
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        inside = [describe(c, depth - 1) for c in cells]
-        if value.__module__.partition(".")[0] not in ("srmc", "jax", "optax", "blackjax"):
-            defaults = (value.__defaults__, value.__kwdefaults__)
-            inside.append(f"code {_digest(value.__code__):08x}, {describe(defaults, depth - 1)}")
-        return f"{value.__qualname__}[{', '.join(inside)}]"
-    if isinstance(value, np.ndarray | jax.Array):
-        return f"array{np.asarray(value).tolist()}"
-    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
-
-
-def _digest(code: CodeType) -> int:
-    """A checksum of what a function does, wherever its source is."""
-    parts = [code.co_code, *(str(names).encode() for names in (code.co_names, code.co_freevars))]
-    for constant in code.co_consts:
-        is_code = isinstance(constant, CodeType)
-        parts.append(str(_digest(constant) if is_code else constant).encode())
-    return zlib.crc32(b"|".join(parts))

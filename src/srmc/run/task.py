@@ -8,13 +8,16 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
+from srmc._checks import outputs_of
 from srmc._programs import remembered
 from srmc._types import Array, Float, LogDensity, Position, PRNGKey
 from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength
+from srmc.models.labels import check_labels
 from srmc.models.problem import Problem, name_leaves
+from srmc.run.describe import describe
 from srmc.run.devices import lay_out
 from srmc.run.loop import ALL_CHAINS, Recorded, Task
 from srmc.run.plan import Plan
@@ -33,8 +36,9 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     repellence = _repellence(plan, tuner, tuned)
     repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
-    is_tuned = plan.repellence is None and "surrogate" in repellence
+    is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
+    with_features = with_features and plan.repellence is None
 
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
@@ -56,10 +60,11 @@ def plain_builder(
 
 
 def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
-    """The keywords of `repel`: those given, or those that the tuner chose."""
+    """The keywords of `repel`: those given, and else those that the tuner chose."""
     axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
-    if plan.repellence is not None:
-        return axis | plan.repellence | ({} if plan.is_auto else {"alpha": plan.alpha})
+    given = plan.repellence or {}
+    if plan.is_replaced:
+        return axis | given | ({} if plan.is_auto else {"alpha": plan.alpha})
     is_on = bool(tuner.is_on(tuned.loop))
     if not plan.is_auto:
         is_on = isinstance(plan.alpha, Strength) or float(plan.alpha) > 0
@@ -67,7 +72,8 @@ def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
         warn_of_offset(tuned.loop, plan.is_auto)
     if not is_on:
         return {"alpha": 0.0}
-    return tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
+    own = tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
+    return own | {k: v for k, v in given.items() if k != "alpha" or plan.is_auto}
 
 
 def dim_of(positions: Position) -> int:
@@ -108,9 +114,9 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
             "initial_position must have leaves with different names, but two of "
             f"{jax.tree.map(jnp.shape, first)} would have the same, one of {', '.join(values)}"
         )
-    names = list(map(str, values))
+    names, shapes = list(map(str, values)), dict(values)
     if plan.keep.statistics is not None:
-        more = jax.eval_shape(plan.keep.statistics, values)
+        more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
             raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
         if taken := [name for name in more if name in values]:
@@ -118,6 +124,8 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
                 f"statistics must return new names, got {', '.join(taken)}, which the model has"
             )
         names += list(more)
+        shapes |= more
+    check_labels(problem.labels, {name: x.shape for name, x in shapes.items()})
     for name in names:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"names of values must be printable text, got {name!r}")
@@ -142,6 +150,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
     return {
         "settings": plan.settings()
         | {
+            "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
             "rebalances": plan.rebalances(dim_of(positions)),
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from srmc._progress import Show, quiet
 from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run.plan import Plan
@@ -26,6 +27,7 @@ def warm_up(
     positions: Position,
     store: Checkpoint | None,
     stop: Stop,
+    show: Show = quiet,
 ) -> Tuned:
     """Tune the chains, or load the tuned chains from the checkpoint.
 
@@ -49,6 +51,7 @@ def warm_up(
             alpha=_strength(problem, plan, tuner, positions),
             together=plan.num_chains if plan.shared_history else 1,
         )
+        show("warm-up", 0, None, f"{plan.num_warmup} steps")  # compiled by now
         stop.wait_for(tuned)
         if "step_size" in tuned.parameters:
             check_step(tuned.parameters["step_size"])

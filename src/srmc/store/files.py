@@ -82,6 +82,15 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
+def as_path(name: str, path: Any) -> Path:
+    """The path of a file or folder, or an error that names it."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, got {path!r}")
+    if not os.fspath(path):
+        raise ValueError(f"{name} must be a path, got an empty one")
+    return Path(path)
+
+
 def check_writable(name: str, folder: Path) -> None:
     """Make the folder if necessary, and raise an error if it cannot be written."""
     try:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from srmc._checks import check_number
 from srmc._types import Float, LogDensity, Position, PRNGKey, PyTree
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
@@ -100,6 +102,17 @@ def enumerated(target: Target) -> Target:
         return Moments(mean, square - mean**2, np.zeros_like(mean))
 
     return dataclasses.replace(target, find_moments=find)
+
+
+def spread(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """A number, or as many as `shape` says, as an array of that shape."""
+    check_number(name, value, scalar=False)
+    try:
+        return np.broadcast_to(np.asarray(value, float), shape)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be a number or have shape {shape}, got {np.shape(value)}"
+        ) from None
 
 
 def exact(

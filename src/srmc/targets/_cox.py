@@ -6,7 +6,7 @@ from importlib.resources import files
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_count
+from srmc._checks import check_count, check_seed
 from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Moments, Target
 
@@ -18,6 +18,7 @@ def cox(side: int = 16, seed: int = 0) -> Target:
     square; the counts are simulated. Reference moments exist for the default arguments only.
     """
     check_count("side", side, at_least=2)
+    check_seed("seed", seed)
     dim = side**2
     centres = (np.arange(side) + 0.5) / side
     points = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).reshape(dim, 2)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_flag
 from srmc._types import Array, Scalar
 from srmc.targets._base import Moments, Target
 
@@ -17,6 +18,7 @@ def eight_schools(centred: bool = False) -> Target:
     parameters are mu, log_tau and theta_raw_j = (theta_j - mu) / tau; `centred=True` uses theta_j
     in place of theta_raw_j.
     """
+    check_flag("centred", centred)
     effects = "theta" if centred else "theta_raw"
 
     def logdensity(x: dict[str, Array]) -> Scalar:

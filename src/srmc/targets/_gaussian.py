@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_flag, check_number, check_seed
 from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.targets._base import Target, exact
 
@@ -41,10 +41,10 @@ def mixture(
 
     For k components in d dimensions, `weights` and `scales` have shape (k,) and `means` (k, d).
     """
+    check_number("weights", weights, above=0.0, scalar=False)
+    check_number("scales", scales, above=0.0, scalar=False)
+    check_number("means", means, scalar=False)
     w, mu, sd = (np.asarray(a, float) for a in (weights, means, scales))
-    check_number("weights", w, above=0.0, scalar=False)
-    check_number("scales", sd, above=0.0, scalar=False)
-    check_number("means", mu, scalar=False)
     if not (mu.ndim == 2 and w.shape == sd.shape == mu.shape[:1]):
         raise ValueError(
             "weights, means and scales must have one entry per component, "
@@ -80,6 +80,8 @@ def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed:
     """
     check_count("dim", dim, at_least=2)
     check_number("condition", condition, at_least=1.0)
+    check_flag("rotate", rotate)
+    check_seed("seed", seed)
     scales = np.geomspace(1.0, condition**0.5, dim)
     axes = np.eye(dim)
     if rotate:

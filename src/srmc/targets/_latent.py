@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_number, check_seed
 from srmc._types import Array, Float, Scalar
 from srmc.discrete.space import Binary, Space
-from srmc.targets._base import Target, enumerated
+from srmc.targets._base import Target, enumerated, spread
 
 
 def rbm(
@@ -32,13 +32,15 @@ def rbm(
         check_count("num_visible", num_visible)
         check_count("num_hidden", num_hidden)
         check_number("scale", scale, at_least=0.0)
+        check_seed("seed", seed)
         weights = scale * np.random.default_rng(seed).normal(size=(num_hidden, num_visible))
+    check_number("weights", weights, scalar=False)
     w = np.asarray(weights, float)
     if w.ndim != 2:
         raise ValueError(f"weights must have shape (hidden, visible), got {w.shape}")
     hidden, visible = w.shape
-    b = np.broadcast_to(np.asarray(visible_bias, float), (visible,))
-    c = np.broadcast_to(np.asarray(hidden_bias, float), (hidden,))
+    b = spread("visible_bias", visible_bias, (visible,))
+    c = spread("hidden_bias", hidden_bias, (hidden,))
     # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)). Logarithms are slow, so
     # that each is taken of a product over a group of hidden units, small enough not to overflow.
     group = int(np.clip(40 / max(np.abs(w).max(initial=0.0), 1e-3), 1, 16))
@@ -89,6 +91,7 @@ def factorial_hmm(
     check_count("num_factors", num_factors)
     check_number("stay", stay, above=0.0, at_most=1 - 1e-6)
     check_number("noise", noise, above=0.0)
+    check_seed("seed", seed)
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=num_factors)
     switches = (
@@ -125,9 +128,13 @@ def ebm(
     sites; a state of a `Categorical` space has one more axis. The default space is `Binary()`.
     """
     space = Binary() if space is None else space
+    if not isinstance(space, Space):
+        raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
     if not callable(energy):
         raise TypeError(f"energy must be a function of a state, got {energy!r}")
-    sites = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    sites = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    for size in sites:
+        check_count("shape", size)
     start = space.as_state(jnp.zeros(sites, int))
     return enumerated(
         Target(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count
+from srmc._checks import as_numbers, check_count, check_number, check_seed
 from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Target
 from srmc.targets._importance import importance_moments
@@ -19,6 +19,7 @@ def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:
     """
     check_count("num_data", num_data)
     check_count("dim", dim)
+    check_seed("seed", seed)
     rng = np.random.RandomState(seed)  # NumPy guarantees its stream, so the data never change
     i = np.arange(dim)
     cholesky = np.linalg.cholesky(0.5 ** np.abs(i[:, None] - i))
@@ -54,7 +55,8 @@ def logistic_posterior(name: str, about: str, design: ArrayLike, labels: ArrayLi
 
     `design` has shape (row, d), and `labels` holds one 0 or 1 per row.
     """
-    rows, y = np.asarray(design, float), np.asarray(labels, float)
+    check_number("design", design, scalar=False)
+    rows, y = np.asarray(design, float), as_numbers("labels", labels)
     if rows.ndim != 2 or y.shape != rows.shape[:1]:
         raise ValueError(
             f"design must be a matrix with one row per label, got shapes {rows.shape} and {y.shape}"

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count, check_number
+from srmc._checks import as_numbers, check_count, check_flag, short
 from srmc._types import Array, Float, Int, LogDensity, PRNGKey, Scalar
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Binary, Categorical, Space
-from srmc.targets._base import Target, enumerated, exact
+from srmc.targets._base import Target, enumerated, exact, spread
 
 State: TypeAlias = Float[Array, "site ..."]
 ValueAndSlope: TypeAlias = Callable[[State], tuple[Scalar, State]]
@@ -26,6 +26,7 @@ def lattice(rows: int, columns: int, periodic: bool = True) -> Int[np.ndarray, "
     """
     check_count("rows", rows)
     check_count("columns", columns)
+    check_flag("periodic", periodic)
     site = np.arange(rows * columns).reshape(rows, columns)
     right, down = np.roll(site, -1, axis=1), np.roll(site, -1, axis=0)
     if not periodic:
@@ -37,8 +38,8 @@ def lattice(rows: int, columns: int, periodic: bool = True) -> Int[np.ndarray, "
 
 def bernoulli(probabilities: ArrayLike = (0.1, 0.3, 0.5, 0.9)) -> Target:
     """Independent binary sites, each equal to 1 with its own probability."""
-    p = np.atleast_1d(np.asarray(probabilities, float))
-    if p.ndim != 1 or not np.all((p > 0) & (p < 1)):
+    p = np.atleast_1d(as_numbers("probabilities", probabilities))
+    if p.ndim != 1 or not p.size or not np.all((p > 0) & (p < 1)):
         raise ValueError(f"probabilities must be numbers in (0, 1), got {probabilities!r}")
     logits = np.log(p / (1 - p))
 
@@ -101,7 +102,7 @@ def potts(
     space = Categorical(num_values)
     edges, couplings, _ = _graph(graph, coupling, 0.0)
     sites = int(edges.max()) + 1
-    rows = np.broadcast_to(np.asarray(field, float), (sites, num_values))
+    rows = spread("field", field, (sites, num_values))
     neighbour_sum = _neighbour_sum(edges, couplings, sites)
 
     def value_and_slope(x: State) -> tuple[Scalar, State]:
@@ -125,18 +126,16 @@ def _graph(
 ) -> tuple[Int[np.ndarray, "edge 2"], Float[np.ndarray, " edge"], Float[np.ndarray, " site"]]:
     """Check a graph, and return its edges with one coupling per edge and one field per site."""
     edges = np.asarray(lattice(4, 4) if graph is None else graph)
-    if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
-        raise ValueError(f"graph must be pairs of site numbers, (edge, 2), got {edges.shape}")
+    is_pairs = edges.ndim == 2 and edges.shape[1] == 2 and len(edges) > 0
+    if not (is_pairs and np.issubdtype(edges.dtype, np.integer)):
+        raise ValueError(
+            f"graph must be pairs of site numbers, (edge, 2), not empty, got {short(graph)}"
+        )
     if edges.min() < 0 or np.any(edges[:, 0] == edges[:, 1]):
         raise ValueError("graph must join different sites, counted from 0")
-    check_number("coupling", coupling, scalar=False)
-    check_number("field", field, scalar=False)
     sites = int(edges.max()) + 1
-    return (
-        edges,
-        np.broadcast_to(np.asarray(coupling, float), (len(edges),)),
-        np.broadcast_to(np.asarray(field, float), (sites,)),
-    )
+    couplings = spread("coupling", coupling, (len(edges),))
+    return edges, couplings, spread("field", field, (sites,))
 
 
 def _neighbour_sum(

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from srmc._checks import check_count, check_number
+from srmc._checks import check_count, check_number, check_seed
 from srmc._types import Array, Float, LogDensity, Position, Scalar
+from srmc.core.target import as_position, check_density
 
 RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)  # in units of `scale`
 TAIL_TOLERANCE = 0.05  # relative; differences below it count as none
@@ -53,6 +54,9 @@ def check_tails(
     """
     check_number("scale", scale, above=0.0)
     check_count("num_directions", num_directions)
+    check_seed("seed", seed)
+    center = as_position(center, "center")
+    check_density(logdensity_fn, center)
     origin, unravel = ravel_pytree(center)
     directions = jax.random.normal(jax.random.key(seed), (num_directions, origin.size))
     directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)

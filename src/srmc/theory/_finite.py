@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count, check_number
+from srmc._checks import as_numbers, check_count, check_number
 from srmc._types import Array, Float, Int, PRNGKey
 from srmc.core.history import Gain
 
@@ -60,11 +60,27 @@ def metropolis(stationary: ArrayLike, proposal: ArrayLike) -> Float[np.ndarray, 
     >>> metropolis([0.25, 0.75], [[0.5, 0.5], [0.5, 0.5]]).round(3).tolist()
     [[0.5, 0.5], [0.167, 0.833]]
     """
-    pi, q = np.asarray(stationary, float), np.asarray(proposal, float)
+    pi, q = _chain(stationary, proposal)
     flow = pi[:, None] * q
     rates = np.where(q > 0, np.minimum(flow, flow.T) / pi[:, None], 0.0)
     np.fill_diagonal(rates, 0.0)
     return rates + np.diag(1 - rates.sum(axis=1))
+
+
+def _chain(
+    stationary: ArrayLike, proposal: ArrayLike
+) -> tuple[Float[np.ndarray, " state"], Float[np.ndarray, "state state"]]:
+    """The distribution and the proposal of a chain, checked."""
+    pi, q = as_numbers("stationary", stationary), as_numbers("proposal", proposal)
+    if pi.ndim != 1 or not np.all(pi > 0) or not np.isclose(pi.sum(), 1):
+        raise ValueError("stationary must hold positive probabilities, with the sum 1")
+    rows = q.shape == (len(pi), len(pi)) and np.all(q >= 0) and np.allclose(q.sum(axis=1), 1)
+    if not rows:
+        raise ValueError(
+            f"proposal must be ({len(pi)}, {len(pi)}), with rows of probabilities, each with the "
+            f"sum 1, got shape {q.shape}"
+        )
+    return pi, q
 
 
 def simulate(
@@ -98,14 +114,12 @@ def simulate(
     check_number("alpha", alpha, at_least=0.0)
     check_count("num_steps", num_steps)
     check_count("num_replicates", num_replicates)
-    pi = np.asarray(stationary, float)
-    f = np.asarray(values, float)
-    tables = (
-        jnp.asarray(np.log(pi)),
-        jnp.asarray(np.asarray(proposal, float)),
-        jnp.asarray(np.asarray(features, float)),
-        jnp.asarray(f - pi @ f),
-    )
+    pi, q = _chain(stationary, proposal)
+    s, f = as_numbers("features", features), as_numbers("values", values)
+    for name, table in (("features", s), ("values", f)):
+        if table.ndim != 2 or len(table) != len(pi):
+            raise ValueError(f"{name} must be ({len(pi)}, k), got shape {table.shape}")
+    tables = tuple(jnp.asarray(table) for table in (np.log(pi), q, s, f - pi @ f))
     if costs is not None:
         check_number("costs", costs, above=0.0, scalar=False)
         check_number("budget", budget, above=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
-from srmc._checks import check_count, check_number
+from srmc._checks import as_numbers, check_count, check_number, short
 from srmc._types import Float
 
 
@@ -73,7 +73,10 @@ def asymptotic_covariance(
 
 def blocks(covariance: ArrayLike, dim: int) -> Blocks:
     """Split a covariance of (theta, mu) into blocks, where theta has `dim` dimensions."""
-    c = np.asarray(covariance, float)
+    c = _square("covariance", covariance)
+    check_count("dim", dim)
+    if dim > len(c):
+        raise ValueError(f"dim must be at most {len(c)}, the size of the covariance, got {dim}")
     return Blocks(c[:dim, :dim], c[:dim, dim:], c[dim:, dim:])
 
 
@@ -139,7 +142,10 @@ def residual_covariance(
     check_number("rho", rho, above=0.5, at_most=1.0)
     s, c = _covariances(cov_ss, cov_fs, None)
     explained = c @ np.linalg.pinv(s, hermitian=True) @ c.T
-    residual: np.ndarray = (_square("cov_ff", cov_ff) - explained) / (1.0 if rho == 1 else 2.0)
+    total = _square("cov_ff", cov_ff)
+    if total.shape != explained.shape:
+        raise ValueError(f"cov_ff must be {explained.shape}, as f is, got shape {total.shape}")
+    residual: np.ndarray = (total - explained) / (1.0 if rho == 1 else 2.0)
     return residual
 
 
@@ -154,6 +160,8 @@ def gaussian_mean_covariance(
     """
     check_number("alpha", alpha, at_least=0.0)
     v = _square("covariance", covariance)
+    if not np.linalg.eigvalsh(v)[0] > 0:
+        raise ValueError("covariance must be positive definite")
     s = np.linalg.inv(v)
     drift = -0.5 * np.eye(len(v)) - alpha * s
     theta = solve_continuous_lyapunov(drift, -s @ _noise(noise, len(v)) @ s)
@@ -168,10 +176,10 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> Float[np.ndarr
     of a step, or the costs of many steps, in any unit. To judge a repelled sampler, compare its
     result with that of alpha = 0 at the cost of the base kernel.
     """
-    cost = float(np.mean(np.asarray(costs, float)))
-    if not (np.isfinite(cost) and cost > 0):
-        raise ValueError(f"costs must be positive and finite, got an average of {cost}")
-    return cost * np.asarray(covariance, float)
+    if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):
+        raise ValueError(f"costs must be positive and finite, got {short(costs)}")
+    average: np.ndarray = np.mean(price) * _square("covariance", covariance)
+    return average
 
 
 def _covariances(
@@ -179,12 +187,13 @@ def _covariances(
 ) -> tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "m d"]]:
     """S A and C A, checked."""
     s = _square("cov_ss", cov_ss)
-    c = np.atleast_2d(np.asarray(cov_fs, float))
+    c = np.atleast_2d(as_numbers("cov_fs", cov_fs))
+    check_number("cov_fs", c, scalar=False)
     if c.ndim != 2 or c.shape[1] != len(s):
         raise ValueError(f"cov_fs must be (m, {len(s)}), as cov_ss is, got shape {c.shape}")
     if preconditioner is None:
         return s, c
-    a = np.asarray(preconditioner, float)
+    a = as_numbers("preconditioner", preconditioner)
     a = np.diag(a) if a.ndim == 1 else a * np.eye(len(s)) if a.ndim == 0 else a
     if a.shape != s.shape:
         raise ValueError(
@@ -194,7 +203,7 @@ def _covariances(
 
 
 def _square(name: str, value: ArrayLike) -> Float[np.ndarray, "n n"]:
-    x = np.atleast_2d(np.asarray(value, float))
+    x = np.atleast_2d(as_numbers(name, value))
     if x.ndim != 2 or x.shape[0] != x.shape[1] or not np.all(np.isfinite(x)):
         raise ValueError(f"{name} must be a square matrix of finite numbers, got shape {x.shape}")
     return x

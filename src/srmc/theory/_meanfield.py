@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from srmc._checks import check_number
+from srmc._checks import as_numbers, check_number
 from srmc._types import Float
 
 
@@ -28,9 +28,10 @@ class MeanField:
 
     def __post_init__(self) -> None:
         check_number("alpha", self.alpha, above=0.0)
-        pi, s, f = (np.asarray(x, float) for x in (self.stationary, self.features, self.values))
+        names = ("stationary", "features", "values")
+        pi, s, f = (as_numbers(name, getattr(self, name)) for name in names)
         s, f = (x[:, None] if x.ndim == 1 else x for x in (s, f))
-        if pi.ndim != 1 or len(s) != len(pi) or len(f) != len(pi):
+        if pi.ndim != 1 or not s.ndim == f.ndim == 2 or len(s) != len(pi) or len(f) != len(pi):
             raise ValueError(
                 "stationary, features and values must have one row per state, got shapes "
                 f"{pi.shape}, {s.shape} and {f.shape}"
@@ -74,7 +75,9 @@ class MeanField:
     ) -> tuple[Float[np.ndarray, "time d"], Float[np.ndarray, "time m"]]:
         """theta and mu at increasing times from 0 on, from a start at time 0."""
         start = np.concatenate([np.asarray(theta, float), np.asarray(mean, float)])
-        at, d = np.asarray(times, float), self.features.shape[1]
+        at, d = as_numbers("times", times), self.features.shape[1]
+        if at.ndim != 1 or not at.size or at[0] < 0 or np.any(np.diff(at) <= 0):
+            raise ValueError(f"times must increase from 0 or later on, got {times!r}")
 
         def velocity(_: float, y: Float[np.ndarray, " d+m"]) -> Float[np.ndarray, " d+m"]:
             return np.concatenate(self.field(y[:d], y[d:]))
@@ -104,5 +107,10 @@ class MeanField:
     def _log_weights(self, theta: ArrayLike) -> Float[np.ndarray, " state"]:
         with np.errstate(divide="ignore"):
             log_pi = np.log(self.stationary)
-        log_weights: np.ndarray = log_pi - self.alpha * self.features @ np.asarray(theta, float)
+        direction = as_numbers("theta", theta)
+        if direction.shape != self.features.shape[1:]:
+            raise ValueError(
+                f"theta must have shape {self.features.shape[1:]}, got {direction.shape}"
+            )
+        log_weights: np.ndarray = log_pi - self.alpha * self.features @ direction
         return log_weights

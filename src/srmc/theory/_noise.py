@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import check_count, check_number, check_option
+from srmc._checks import as_numbers, check_count, check_number, check_option
 from srmc._types import Float
 from srmc.metrics.errors import long_run_covariance
 
@@ -30,10 +30,9 @@ def markov_noise(
     >>> flips.round(6).tolist()  # 1/4 times (1 + 0.8) / (1 - 0.8)
     [[2.25]]
     """
-    p, pi = np.asarray(transition, float), np.asarray(stationary, float)
-    f = np.asarray(values, float)
-    f = f[:, None] if f.ndim == 1 else f
-    if p.shape != (len(pi), len(pi)) or len(f) != len(pi) or f.ndim != 2:
+    p, pi = as_numbers("transition", transition), as_numbers("stationary", stationary)
+    f = _columns("values", values)
+    if pi.ndim != 1 or p.shape != (len(pi), len(pi)) or len(f) != len(pi):
         raise ValueError(
             "transition, stationary and values must be (n, n), (n,) and (n, k), got shapes "
             f"{p.shape}, {pi.shape} and {f.shape}"
@@ -52,6 +51,15 @@ def markov_noise(
     return noise
 
 
+def _columns(name: str, values: ArrayLike) -> Float[np.ndarray, "state k"]:
+    """Finite numbers (state,) or (state, k), as columns."""
+    x = as_numbers(name, values)
+    check_number(name, x, scalar=False)
+    if x.ndim not in (1, 2):
+        raise ValueError(f"{name} must be (state,) or (state, k), got shape {x.shape}")
+    return x[:, None] if x.ndim == 1 else x
+
+
 def finite(
     transition: ArrayLike, stationary: ArrayLike, features: ArrayLike, values: ArrayLike
 ) -> Case:
@@ -59,8 +67,16 @@ def finite(
 
     `features` has shape (state, d) and mean 0 under `stationary`; `values` has shape (state, m).
     """
-    pi, s, f = (np.asarray(x, float) for x in (stationary, features, values))
-    s, f = (x[:, None] if x.ndim == 1 else x for x in (s, f))
+    pi, s, f = (
+        as_numbers("stationary", stationary),
+        _columns("features", features),
+        _columns("values", values),
+    )
+    if pi.ndim != 1 or not len(pi) == len(s) == len(f):
+        raise ValueError(
+            "stationary, features and values must have one row per state, got shapes "
+            f"{pi.shape}, {s.shape} and {f.shape}"
+        )
     if np.any(np.abs(pi @ s) > 1e-6 * np.abs(s).max()):
         raise ValueError(f"features must have mean 0 under stationary, got {pi @ s}")
     centred = f - pi @ f
@@ -89,8 +105,8 @@ def gaussian(
     """
     check_option("kernel", kernel, ("independent", "mala", "hmc"))
     check_count("num_integration_steps", num_integration_steps)
-    v = np.atleast_2d(np.asarray(covariance, float))
-    if v.ndim != 2 or not np.allclose(v, v.T):  # also refuses NaN
+    v = np.atleast_2d(as_numbers("covariance", covariance))
+    if v.ndim != 2 or v.shape[0] != v.shape[1] or not np.allclose(v, v.T):  # also refuses NaN
         raise ValueError("covariance must be a symmetric matrix of finite numbers")
     variances, basis = np.linalg.eigh(v)
     if variances[0] <= 0:
@@ -112,7 +128,7 @@ def gaussian(
 
 def estimated_noise(series: ArrayLike, num_batches: int | None = None) -> Float[np.ndarray, "k k"]:
     """Estimate the long-run covariance of values (chain, draw, k) of a base run by batch means."""
-    x = np.asarray(series, float)
+    x = as_numbers("series", series)
     if x.ndim != 3:
         raise ValueError(f"series must be (chain, draw, k), got shape {x.shape}")
     return long_run_covariance(x, num_batches)
@@ -123,7 +139,7 @@ def estimate(scores: ArrayLike, values: ArrayLike, num_batches: int | None = Non
 
     `scores` has shape (chain, draw, d) and `values` (chain, draw, m).
     """
-    s, f = np.asarray(scores, float), np.asarray(values, float)
+    s, f = as_numbers("scores", scores), as_numbers("values", values)
     if s.ndim != 3 or f.ndim != 3 or s.shape[:2] != f.shape[:2]:
         raise ValueError(
             "scores and values must be (chain, draw, d) and (chain, draw, m), got shapes "
@@ -140,5 +156,13 @@ def independent_noise(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike
 ) -> Float[np.ndarray, "d+m d+m"]:
     """Return the noise of independent draws, which is the covariance of (s, f)."""
-    s, c, f = (np.asarray(x, float) for x in (cov_ss, cov_fs, cov_ff))
+    s, c, f = (
+        np.atleast_2d(as_numbers(name, x))
+        for name, x in (("cov_ss", cov_ss), ("cov_fs", cov_fs), ("cov_ff", cov_ff))
+    )
+    if not s.shape == (c.shape[1],) * 2 or not f.shape == (c.shape[0],) * 2:
+        raise ValueError(
+            "cov_ss, cov_fs and cov_ff must be (d, d), (m, d) and (m, m), got shapes "
+            f"{s.shape}, {c.shape} and {f.shape}"
+        )
     return np.block([[s, c.T], [c, f]])

@@ -1,6 +1,6 @@
 """Stability bounds for the feedback loop between history and kernel."""
 
-from srmc._checks import check_number, check_option
+from srmc._checks import check_flag, check_number, check_option
 
 
 def largest_gain(
@@ -26,7 +26,7 @@ def largest_gain(
     """
     check_number("alpha", alpha, at_least=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
-    _check_loop(frame, autocorrelation)
+    _check_loop(frame, autocorrelation, average)
     alpha_lambda = alpha * top_eigenvalue
     if frame == "moving":
         return 2 / (1 + alpha_lambda)
@@ -52,7 +52,7 @@ def largest_alpha(
     """
     check_number("gain", gain, above=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
-    _check_loop(frame, autocorrelation)
+    _check_loop(frame, autocorrelation, average)
     c = autocorrelation
     if gain >= 2:
         return 0.0
@@ -65,7 +65,9 @@ def largest_alpha(
     return max(0.0, bound / top_eigenvalue)
 
 
-def _check_loop(frame: str, autocorrelation: float) -> None:
+def _check_loop(frame: str, autocorrelation: float, average: bool) -> None:
     check_option("frame", frame, ("moving", "fixed"))
+    check_number("autocorrelation", autocorrelation)
+    check_flag("average", average)
     if not -1 < autocorrelation < 1:
         raise ValueError(f"autocorrelation must be between -1 and 1, got {autocorrelation}")

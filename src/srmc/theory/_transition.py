@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count
+from srmc._checks import as_numbers, check_count
 from srmc._types import Array, ArrayLike, Float, Int, PRNGKey, Scalar
 
 
@@ -26,7 +26,15 @@ def transition_matrix(
     by one, `srmc.gibbs` and `srmc.gwg` with several sites, have no such probabilities.
     """
     check_count("num_proposals", num_proposals)
-    every = jnp.asarray(states)
+    if not callable(getattr(algorithm, "step", None)):
+        raise TypeError(f"algorithm must be a sampler, such as srmc.gwg(...), got {algorithm!r}")
+    every = jnp.asarray(as_numbers("states", states), float)
+    if every.ndim < 2 or not every.size:
+        raise ValueError(f"states must be (state, ...), not empty, got shape {every.shape}")
+    try:
+        algorithm.init(every[0])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"states must be those of the sampler's space, but {error}") from None
     flat = every.reshape(len(every), -1)
 
     def propose(x: Array, key: PRNGKey) -> tuple[Int[Array, ""], Scalar, Scalar]:

@@ -9,6 +9,7 @@ in `rule`, with the reason for it.
 from srmc.tune import rule
 from srmc.tune.continuous import Continuous
 from srmc.tune.discrete import Discrete
+from srmc.tune.own import OwnKernel
 from srmc.tune.tuner import Tuned, Tuner, Warmup, tune
 
-__all__ = ["Continuous", "Discrete", "Tuned", "Tuner", "Warmup", "rule", "tune"]
+__all__ = ["Continuous", "Discrete", "OwnKernel", "Tuned", "Tuner", "Warmup", "rule", "tune"]

@@ -1,19 +1,28 @@
-"""Warm-up on continuous spaces: the step size and the diagonal metric of a base kernel."""
+"""Warm-up on continuous spaces: the step size of a base kernel, and the scale of coordinates."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import blackjax
 import jax
 import jax.numpy as jnp
-from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
 from srmc._programs import remembered
-from srmc._types import Array, Draws, Float, Int, KernelState, LogDensity, Position, PRNGKey, PyTree
+from srmc._types import (
+    Array,
+    Draws,
+    Float,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+    PyTree,
+)
 from srmc.tune import rule
 
 
@@ -24,7 +33,7 @@ class Recipe:
     build, pilot
         The builder of the kernel, and of the one whose acceptance sets its step size.
     acceptance
-        The acceptance rate to aim at.
+        The acceptance rate to aim at, unless another is asked for.
     step_gradients
         The approximate cost of a step in gradients; a density counts as half a gradient.
     has_metric
@@ -36,6 +45,13 @@ class Recipe:
     acceptance: float
     step_gradients: float
     has_metric: bool
+
+
+class Goal(NamedTuple):
+    """What a warm-up is to find: steps accepted at this rate, and a metric of this form."""
+
+    acceptance: float
+    metric: str = "diag"
 
 
 class Late(NamedTuple):
@@ -66,80 +82,12 @@ def spacing_of(positions: Position, num_steps: int) -> int:
     return max(1, late // max(64, rule.WARMUP_NUMBERS // (2 * size)))
 
 
-def by_window(
-    recipe: Recipe,
-    logdensity_fn: LogDensity,
-    rng_key: PRNGKey,
-    positions: Position,
-    num_steps: int,
-    options: dict[str, Any],
-) -> Late:
-    """BlackJAX's window adaptation of each chain; then the median step size and the mean metric.
-
-    The draws of its second half are kept if memory allows. Otherwise the adaptation takes half of
-    the steps, and the draws come from the other half, with the parameters found.
-    """
-    spacing = spacing_of(positions, num_steps)
-    fits = spacing == 1
-    length = num_steps if fits else num_steps // 2
-    keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
-    given = tuple(options.items())
-    run = _window_program(recipe, logdensity_fn, length, num_steps // 2 if fits else None, given)
-    last, found, spent, path, scores = run(keys, positions)
-    parameters = {
-        "step_size": jnp.median(found["step_size"]),
-        "inverse_mass_matrix": jnp.mean(found["inverse_mass_matrix"], axis=0),
-    }
-    if fits:
-        return Late(last, parameters, path, scores, jnp.sum(spent))
-    more = _late_program(recipe, logdensity_fn, (length, num_steps), spacing, given)
-    last, path, scores, cost = more(keys, last, parameters)
-    return Late(last, parameters, path, scores, jnp.sum(spent) + cost)
-
-
 Given = tuple[tuple[str, Any], ...]  # options of a kernel
-
-
-@remembered
-def _window_program(
-    recipe: Recipe, logdensity_fn: LogDensity, length: int, late: int | None, options: Given
-) -> Callable[[PRNGKey, Position], tuple[PyTree[Array], ...]]:
-    """The program that adapts chains and keeps their draws from number `late` on, if not None."""
-    seen = set() if late is None else {"position", "logdensity_grad"}
-    adaptation = blackjax.window_adaptation(
-        recipe.pilot,
-        logdensity_fn,
-        target_acceptance_rate=recipe.acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}),
-        **dict(options),
-    )
-
-    def run(key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
-        (state, parameters), info = adaptation.run(key, position, length)
-        kept = jax.tree.map(lambda x: x[late:], info.state)
-        spent = jnp.sum(info.info.num_integration_steps)
-        return state.position, parameters, spent, kept.position, kept.logdensity_grad
-
-    program: Callable[..., Any] = jax.jit(jax.vmap(run))
-    return program
-
-
-@remembered
-def _late_program(
-    recipe: Recipe, logdensity_fn: LogDensity, span: tuple[int, int], spacing: int, options: Given
-) -> Callable[..., tuple[Any, ...]]:
-    """The program of `late_steps` with parameters that were found."""
-
-    def run(keys: PRNGKey, last: Position, parameters: dict[str, Array]) -> tuple[Any, ...]:
-        algorithm = recipe.build(logdensity_fn, **parameters, **dict(options), alpha=0.0)
-        return late_steps(algorithm, keys, last, span, spacing)
-
-    program: Callable[..., Any] = jax.jit(run)
-    return program
 
 
 def by_acceptance(
     recipe: Recipe,
+    goal: Goal,
     logdensity_fn: LogDensity,
     rng_key: PRNGKey,
     positions: Position,
@@ -160,12 +108,12 @@ def by_acceptance(
     scored = quarter // thin - quarter // thin // 2
     spacing = spacing_of(positions, num_steps)
 
-    run = _search_program(
-        recipe, logdensity_fn, num_steps, (quarter, thin, scored, spacing), tuple(options.items())
-    )
+    lengths = quarter, thin, scored, spacing
+    run = _search_program(recipe, goal, logdensity_fn, num_steps, lengths, tuple(options.items()))
     last, step_size, scale, path, scores, spent = run(keys, positions)
     searched = num_chains * 2 * (quarter // thin * thin)
     total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
+    total = jnp.maximum(total, 0)  # a kernel that does not tell counts -1 a step
     parameters = {"step_size": step_size, "scale": scale}
     return Late(last, parameters, path, scores, total + num_chains * scored), scored
 
@@ -173,6 +121,7 @@ def by_acceptance(
 @remembered
 def _search_program(
     recipe: Recipe,
+    goal: Goal,
     logdensity_fn: LogDensity,
     num_steps: int,
     lengths: tuple[int, int, int, int],
@@ -183,7 +132,7 @@ def _search_program(
 
     def run(keys: Array, positions: Position) -> tuple[PyTree[Array], ...]:
         dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
-        search = _searching(recipe, logdensity_fn, keys, quarter, thin)
+        search = _searching(recipe, goal, logdensity_fn, keys, quarter, thin)
         positions, _, path = search(positions, jnp.ones(dim), 0, False)
         seen = jax.tree.map(lambda x: x[len(x) - scored :], path)
         scale = _scale(flatten(seen), flatten(scores_of(logdensity_fn, seen)))
@@ -198,10 +147,15 @@ def _search_program(
 
 
 def _searching(
-    recipe: Recipe, logdensity_fn: LogDensity, keys: Array, num_steps: int, thin: int
+    recipe: Recipe,
+    goal: Goal,
+    logdensity_fn: LogDensity,
+    keys: Array,
+    num_steps: int,
+    thin: int,
 ) -> Callable[[Position, Array, int, bool], tuple[Position, Array, Position]]:
     """A search for the step size, per chain or for all together, that also returns its path."""
-    begin, update, final = dual_averaging_adaptation(recipe.acceptance)
+    begin, update, final = dual_averaging_adaptation(goal.acceptance)
 
     def search(
         positions: Position, scale: Array, first: int, together: bool
@@ -212,7 +166,7 @@ def _searching(
             states, averaging = carry
             step = lambda log_step_size, key, state: pilot(jnp.exp(log_step_size)).step(key, state)
             states, info = jax.vmap(step)(averaging.log_step_size, fold(keys, n), states)
-            rates = jnp.nan_to_num(info.inner_info.acceptance_rate)
+            rates = jnp.nan_to_num(_acceptance(info.inner_info))
             rates = jnp.broadcast_to(jnp.mean(rates), rates.shape) if together else rates
             return (states, jax.vmap(update)(averaging, rates)), None
 
@@ -223,11 +177,20 @@ def _searching(
             return carry, carry[0].position
 
         averaging = jax.vmap(begin)(jnp.ones(len(keys)))
-        carry = (jax.vmap(pilot(1.0).init)(positions), averaging)
+        carry = (jax.vmap(pilot(1.0).init)(positions, keys), averaging)
         carry, path = jax.lax.scan(several, carry, first + thin * jnp.arange(num_steps // thin))
         return carry[0].position, jax.vmap(final)(carry[1])[0], path
 
     return search
+
+
+def _acceptance(info: KernelInfo) -> Array:
+    if not hasattr(info, "acceptance_rate"):
+        raise ValueError(
+            f"kernel must report an acceptance_rate, by which warm-up finds its step size, got "
+            f"{type(info).__name__}; srmc.repel runs any kernel"
+        )
+    return jnp.asarray(info.acceptance_rate)
 
 
 def late_steps(

@@ -10,15 +10,24 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc import samplers
-from srmc._checks import check_count, check_option, is_concrete
+from srmc._checks import check_count, check_number, check_option, is_concrete
 from srmc._types import Array, ArrayLike, Bool, Draws, Float, LogDensity, Position, PRNGKey
 from srmc.core.repel import repel
 from srmc.core.state import RepelState
 from srmc.tune import measure, rule
-from srmc.tune.adapt import Recipe, by_acceptance, by_window, flatten, scores_of, spacing_of
+from srmc.tune.adapt import (
+    Goal,
+    Recipe,
+    by_acceptance,
+    flatten,
+    scores_of,
+    spacing_of,
+)
 from srmc.tune.measure import Loop
+from srmc.tune.own import OwnKernel
 from srmc.tune.settings import settings
 from srmc.tune.tuner import Alpha, Parameters, Warmup
+from srmc.tune.window import by_window, whole
 
 
 def _one_leapfrog(
@@ -55,6 +64,8 @@ RECIPES = {
 }
 WITH_LEAPFROGS = ("hmc", "jittered_hmc")
 UNADJUSTED = ("ula", "uld")  # whose draws are not quite of the target
+WITH_METRIC = tuple(name for name, recipe in RECIPES.items() if recipe.has_metric)
+METRICS = ("diag", "dense", "low_rank")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,27 +73,45 @@ class Continuous:
     """Tunes a kernel on a continuous space; see `Tuner`.
 
     kernel
-        "nuts", "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld".
+        "nuts", "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; or an `OwnKernel`.
     num_integration_steps
         The number of leapfrog steps of HMC; on average, if jittered.
     step_size
         The step size; found in warm-up if not given.
     form
         "affine", or "shift" for shifts alone.
+    target_acceptance
+        The acceptance rate to aim at; that of the kernel's recipe if not given.
+    max_tree_depth
+        The most doublings of a trajectory of NUTS; BlackJAX's default, 10, if not given.
+    metric
+        "diag", "dense" or "low_rank", for HMC and NUTS.
     """
 
-    kernel: str
+    kernel: str | OwnKernel
     num_integration_steps: int | None = None
     step_size: float | None = None
     form: str = "affine"
+    target_acceptance: float | None = None
+    max_tree_depth: int | None = None
+    metric: str = "diag"
 
     def __post_init__(self) -> None:
-        check_option("kernel", self.kernel, RECIPES)
+        if not isinstance(self.kernel, OwnKernel):
+            check_option("kernel", self.kernel, RECIPES)
         check_option("form", self.form, ("affine", "shift"))
+        if self.step_size is not None:
+            check_number("step_size", self.step_size, above=0.0)
+        if self.num_integration_steps is not None:
+            check_count("num_integration_steps", self.num_integration_steps)
 
     @property
     def no_loop(self) -> Loop:
         return Loop(**dict.fromkeys(Loop._fields, 0.0) | {"factors": (0.0, 0.0)})  # type: ignore[arg-type]
+
+    @property
+    def _recipe(self) -> Recipe:
+        return self.kernel.recipe if isinstance(self.kernel, OwnKernel) else RECIPES[self.kernel]
 
     @property
     def _leapfrogs(self) -> int:
@@ -92,6 +121,8 @@ class Continuous:
     def _options(self) -> dict[str, Any]:
         if self.kernel in WITH_LEAPFROGS:
             return {"num_integration_steps": self._leapfrogs}
+        if self.max_tree_depth is not None:
+            return {"max_num_doublings": self.max_tree_depth}
         return {}
 
     def adapt(
@@ -103,10 +134,11 @@ class Continuous:
         *,
         measures: bool = True,
     ) -> Warmup:
-        """Find the step size, and for HMC and NUTS the diagonal metric, from all chains."""
+        """Find the step size, and for HMC and NUTS the metric, from all chains."""
         check_count("num_steps", num_steps, at_least=100)
-        recipe, spacing, extra = RECIPES[self.kernel], spacing_of(positions, num_steps), 0
-        arguments = recipe, logdensity_fn, rng_key, positions, num_steps, self._options
+        recipe, spacing, extra = self._recipe, spacing_of(positions, num_steps), 0
+        goal = Goal(self.target_acceptance or recipe.acceptance, self.metric)
+        arguments = recipe, goal, logdensity_fn, rng_key, positions, num_steps, self._options
         if recipe.has_metric:
             late = by_window(*arguments)
         else:
@@ -158,7 +190,7 @@ class Continuous:
         options = settings(loop, num_samples, alpha=alpha, history_every=every, form=self.form)
         if self.kernel != "mh":
             leapfrogs = self.kernel in WITH_LEAPFROGS
-            step = self._leapfrogs if leapfrogs else RECIPES[self.kernel].step_gradients
+            step = self._leapfrogs if leapfrogs else self._recipe.step_gradients
             cheap = step < rule.CHEAP_STEP
             options["feedback_every"] = round(rule.FEEDBACK_COST / step) if cheap else 1
         return options
@@ -167,9 +199,7 @@ class Continuous:
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
     ) -> SamplingAlgorithm:
         """The kernel with these parameters, repelled."""
-        return RECIPES[self.kernel].build(
-            logdensity_fn, **parameters, **self._options, **repellence
-        )
+        return self._recipe.build(logdensity_fn, **whole(parameters), **self._options, **repellence)
 
     def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
         """The active features, those of shifts first; only these if there are more than 128."""

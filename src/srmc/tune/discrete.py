@@ -17,6 +17,7 @@ from srmc.core.state import RepelState
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.checks import is_biased
+from srmc.discrete.features import check_kind
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.tune import rule
@@ -66,15 +67,25 @@ class Discrete:
         The space, and the one-site changes of the log density if they are cheap to compute.
     step_size
         The step size of DLP; found in warm-up if not given.
+    target_acceptance
+        The acceptance rate of DLP to aim at; that of `rule` if not given.
+    feature
+        What the history averages; chosen if not given.
     """
 
     kernel: str
     space: Space
     differences: Differences | None = None
     step_size: float | None = None
+    target_acceptance: float | None = None
+    feature: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
         check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
+        if self.feature is not None:
+            check_kind(self.feature, self.space)
 
     @property
     def no_loop(self) -> SiteLoop:
@@ -93,7 +104,7 @@ class Discrete:
         check_count("num_steps", num_steps, at_least=100)
         half = num_steps // 2
         keys = jax.random.split(rng_key, len(positions))
-        sites = Sites(logdensity_fn, self.space, None, None, self.differences)
+        sites = self.sites(logdensity_fn)
         first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
         self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
         if measures:
@@ -122,6 +133,10 @@ class Discrete:
             extra_gradients=cost * draws.shape[1],
         )
 
+    def sites(self, logdensity_fn: LogDensity) -> Sites:
+        """The log density with the feature that the history averages."""
+        return Sites(logdensity_fn, self.space, None, self.feature, self.differences)
+
     @property
     def _tunes(self) -> bool:
         return self.kernel == "dlp" and self.step_size is None
@@ -133,7 +148,8 @@ class Discrete:
         self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
     ) -> tuple[Array, Array, Int[Array, ""]]:
         """Find the step size of DLP; return last states, the step size, and the cost."""
-        begin, update, final = dual_averaging_adaptation(rule.ACCEPTANCE["dlp"])
+        aim = self.target_acceptance or rule.ACCEPTANCE["dlp"]
+        begin, update, final = dual_averaging_adaptation(aim)
         kernel = lambda step_size: self._plain(
             logdensity_fn, {"step_size": step_size} if self._tunes else {}
         )
@@ -178,8 +194,8 @@ class Discrete:
         return states.position, jnp.swapaxes(path, 0, 1), spent
 
     def is_biased(self, logdensity_fn: LogDensity, position: Array) -> bool:
-        """Whether the default feature is known not to have mean 0."""
-        kind = Sites(logdensity_fn, self.space, None, None, self.differences).chosen(position)
+        """Whether the feature is known not to have mean 0."""
+        kind = self.sites(logdensity_fn).chosen(position)
         return is_biased(kind, logdensity_fn, self.space, position)
 
     def measure(
@@ -235,9 +251,9 @@ class Discrete:
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
     ) -> SamplingAlgorithm:
         """The kernel with these parameters, repelled."""
+        own = {"space": self.space, "differences": self.differences, "feature": self.feature}
         given = {} if self.step_size is None else {"step_size": self.step_size}
-        where = {"space": self.space, "differences": self.differences}
-        return BUILDERS[self.kernel](logdensity_fn, **where, **given, **parameters, **repellence)
+        return BUILDERS[self.kernel](logdensity_fn, **own | given | {**parameters} | repellence)
 
     def features(self, state: RepelState, loop: SiteLoop) -> None:
         """Nothing, since the errors of discrete runs come from batch means."""

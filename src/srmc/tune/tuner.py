@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 import jax
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import is_concrete
+from srmc._checks import check_option, is_concrete
 from srmc._types import Array, ArrayLike, Bool, Draws, Float, Int, LogDensity, Position, PRNGKey
 from srmc.core.state import RepelState
-from srmc.core.strength import Strength
+from srmc.core.strength import Strength, as_strength
 
 # A sum over several threads would depend on their number in the last bit.
 ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
@@ -18,6 +18,14 @@ ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 Alpha = float | Array | Strength | str  # a number, a schedule, or "auto"
 Parameters = Mapping[str, ArrayLike]  # arguments of a kernel, by name
 Loop = Any  # what a tuner measures: a NamedTuple of arrays
+
+
+def check_alpha(alpha: Alpha) -> None:
+    """Refuse what is neither a strength nor "auto"."""
+    if isinstance(alpha, str):
+        check_option("alpha", alpha, ("auto",))
+    else:
+        as_strength(alpha)
 
 
 class Warmup(NamedTuple):
@@ -64,8 +72,8 @@ class Tuner(Protocol):
     """How a kernel is tuned, and what repels it."""
 
     @property
-    def kernel(self) -> str:
-        """The name of the kernel."""
+    def kernel(self) -> Any:
+        """The kernel, or its name."""
 
     @property
     def no_loop(self) -> Loop:

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from srmc._checks import check_number
+from srmc._checks import check_flag, check_number
 from srmc._types import Array, Float, Int, PRNGKey, Scalar
 from srmc.discrete.kernels._sitewise import SiteAlgorithm, SiteInfo, SiteState, Transition, decide
 from srmc.discrete.space import Space
@@ -69,8 +69,7 @@ def _log_probability(logits: Float[Array, "site value"], values: Int[Array, " si
 
 def check(step_size: float | Array, adjusted: bool = True) -> None:
     check_number("step_size", step_size, above=0.0)
-    if not isinstance(adjusted, bool):
-        raise TypeError(f"adjusted must be True or False, got {adjusted!r}")
+    check_flag("adjusted", adjusted)
 
 
 dlp = SiteAlgorithm("dlp", "gradient", build_kernel, check)

@@ -1,0 +1,232 @@
+"""The page of a run: one HTML file that needs nothing else."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from srmc.results.markup import Markup, join, limit, table, tag
+from srmc.results.pictures import pictures
+from srmc.results.repeat import how_to_repeat
+from srmc.results.result import Result
+from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
+from srmc.results.tables import facts
+
+CHAINS = 20  # in the tables of chains and of their maps
+
+
+def page(result: Result) -> str:
+    """The page as HTML."""
+    shown = first_coordinates(result)
+    settings = result.about.get("settings", {})
+    title = str(settings.get("model", "draws"))
+    head = join(
+        (
+            tag("title", f"{title}: a run of srmc"),
+            Markup('<meta charset="utf-8">'),
+            Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            tag("style", Markup(files("srmc.results").joinpath("page.css").read_text())),
+        )
+    )
+    sections = (
+        tag("h1", title),
+        tag("p", _in_words(result), class_="lead"),
+        _warnings(result),
+        *_estimates(result, shown),
+        *pictures(result, shown),
+        *_rebalancing(result),
+        *_looks(result),
+        *_chains(result),
+        *_cost(result),
+        *how_to_repeat(result),
+    )
+    body = tag("main", *sections)
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
+
+
+def _in_words(result: Result) -> str:
+    about, settings = result.about, result.about.get("settings", {})
+    chains, draws = len(result.stats["alpha"]), about["num_draws"]
+    text = f"{_count(chains, 'chain')} of {_count(draws, 'draw')}"
+    if settings:
+        text += f" by {settings['kernel']}, after {settings['num_warmup']:,} steps of warm-up"
+    if result.kept.draws is None:
+        text += f", of which the {settings['keep']} were kept"
+    return f"{text}. {_ABOUT_DRAWS[kind_of(result)]}"
+
+
+_ABOUT_DRAWS = {
+    "rebalanced": "The draws were then moved so that the average of every feature is 0.",
+    "resampled": "The draws were then resampled so that the average of every feature is 0.",
+    "repelled": "The draws were repelled from where the chains had been too often.",
+    "plain": "These are the draws of the plain kernel.",
+}
+
+
+def _warnings(result: Result) -> Markup:
+    texts = result.warnings
+    if result.interrupted:
+        texts = ["the run was stopped before its end; the page is about what was drawn", *texts]
+    if not texts:
+        return tag("p", "No warnings.", class_="fine")
+    items = (tag("li", text[:1].upper() + text[1:] + ".") for text in texts)
+    heading = tag("h2", _count(len(texts), "warning"))
+    return tag("section", heading, tag("ul", *items), class_="warnings", role="note")
+
+
+def _estimates(result: Result, shown: Shown) -> Iterator[Markup]:
+    yield tag("h2", "Estimates")
+    what = kind_of(result)
+    sides = {what: summary_of(result, shown, base=False)}
+    if shown.before is not None or (what != "plain" and result.kept.base_moments):
+        sides["plain"] = summary_of(result, shown, base=True)
+    columns = [c for c in sides[what].columns if not c.startswith("error") and "_base" not in c]
+    more = {"r_hat_base": "R-hat", "ess_base": "effective draws"}
+    more = {k: v for k, v in more.items() if k in sides[what].columns}
+    first = [(column, len(sides)) for column in columns] + ([("plain chains", 2)] if more else [])
+    heads: list[list[Any]] = [["", *first], ["", *list(sides) * len(columns), *more.values()]]
+    rows = [
+        [
+            name,
+            *(_with_error(side.loc[name], c) for c in columns for side in sides.values()),
+            *(_plain_number(sides[what].loc[name, c]) for c in more),
+        ]
+        for name in shown.names
+    ]
+    yield tag(
+        "p",
+        "Estimates have their standard errors beside them; ± 1.96 × error is a 95% interval.",
+        " R-hat and the number of effective draws are those of the plain chains." if more else "",
+    )
+    yield table(heads, rows)
+    yield from limit(shown.total, len(shown.names), "coordinates are in this table")
+
+
+def _with_error(row: Any, column: str) -> str:
+    """A value to the digits that its error leaves.
+
+    >>> _with_error({"mean": 1.23456, "error": 0.0123}, "mean")
+    '1.235 ± 0.012'
+    """
+    name = "error" if column == "mean" else f"error_{column}"
+    value, error = row[column], row.get(name)
+    if error is None or not np.isfinite(error) or error <= 0:
+        return _plain_number(value)
+    digits = int(1 - np.floor(np.log10(error)))
+    if not 0 <= digits <= 6:
+        return f"{value:.4g} ± {error:.1g}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:,.{digits}f} ± {error:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _plain_number(value: Any) -> str:
+    if not np.isfinite(value):
+        return "unknown"
+    text = (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:,.0f}"
+        if value >= 100
+        else f"{value:.3g}"
+    )
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _rebalancing(result: Result) -> Iterator[Markup]:
+    reports = result.about.get("rebalancing") or []
+    if not reports:
+        return
+    yield tag("h2", "Features before and after")
+    yield tag(
+        "p",
+        "Under the target the mean of every feature is 0. These are the means over the run, as "
+        "root mean squares over features, in standard deviations of the features.",
+    )
+    groups = [g for g in ("shift", "linear", "marginal") if any(r["before"][g] for r in reports)]
+    rows = [
+        [
+            "all chains" if len(reports) == 1 else f"chain {n}",
+            r["form"],
+            *(f"{r[when][g]:.2g}" for g in groups for when in ("before", "after")),
+            *(f"{r['expected'][k]:.1%}" for k in ("means", "variances", "quantiles")),
+            f"{r['typical_move']:.2g}",
+            f"{r['largest_move']:.2g}",
+        ]
+        for n, r in enumerate(reports[:CHAINS])
+    ]
+    first = [
+        ("", 1),
+        *((g, 2) for g in groups),
+        ("variance left, expected, of", 3),
+        ("move, in sd", 2),
+    ]
+    second = ["form", *["before", "after"] * len(groups), "means", "variances", "quantiles"]
+    yield table([["", *first], ["", *second, "typical", "largest"]], rows)
+    yield from limit(len(reports), len(rows), "chains are shown")
+    found = [f for r in reports[:CHAINS] for f in r["findings"] if f["failed"]]
+    texts = [r["reason"] for r in reports[:CHAINS] if r["reason"]] + [f["text"] for f in found]
+    if texts:
+        yield tag("ul", *(tag("li", text) for text in dict.fromkeys(texts)))
+
+
+def _looks(result: Result) -> Iterator[Markup]:
+    looks = result.about.get("looks")
+    if not looks:
+        return
+    aims = result.about["settings"]["target_error"]
+    yield tag("h2", "Looks at the run")
+    asked = ", ".join(f"{kind} {error:g}" for kind, error in aims.items())
+    yield tag(
+        "p",
+        f"The run was to end when standard errors, in standard deviations, are at most: {asked}. "
+        "The table has the largest of all coordinates.",
+    )
+    rows = [
+        [
+            f"{look['draws']:,} draws",
+            *(f"{look['errors'][kind]:.2g}" for kind in aims),
+            "yes" if look["trusted"] else "no",
+            f"{look['gradients']:,}",
+        ]
+        for look in looks
+    ]
+    yield table([["", *aims, "chains have mixed", "gradients of rebalancing"]], rows)
+
+
+def _chains(result: Result) -> Iterator[Markup]:
+    known = {"acceptance_rate": "acceptance", "gradients": "gradients per draw"}
+    if kind_of(result) == "repelled":
+        known["alpha"] = "alpha"
+    if "diverging" not in result.stats:
+        return
+    yield tag("h2", "Chains")
+    sizes = np.array(result.kept.batch_sizes or 1.0)
+    count = np.sum(np.broadcast_to(sizes, np.shape(result.stats["alpha"])[1:]))
+    sums = {
+        k: np.sum(np.asarray(result.stats[k], float) * sizes, axis=1) for k in [*known, "diverging"]
+    }
+    rows = [
+        [
+            f"chain {n}",
+            f"{sums['diverging'][n]:,.0f}",
+            *(_plain_number(sums[k][n] / count) for k in known),
+        ]
+        for n in range(min(CHAINS, len(sums["diverging"])))
+    ]
+    yield table([["", "divergences", *known.values()]], rows)
+    yield from limit(len(sums["diverging"]), len(rows), "chains are shown")
+
+
+def _cost(result: Result) -> Iterator[Markup]:
+    if "settings" not in result.about:
+        return
+    yield tag("h2", "The run and its cost")
+    found = facts(result)
+    unknown = lambda name, value: "gradients" in name and value < 0
+    yield table(
+        [], [[k, "unknown" if unknown(k, v) else _plain_number(v)] for k, v in found.items()]
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")

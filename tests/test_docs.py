@@ -1,0 +1,83 @@
+"""The documentation: its code runs, its links lead somewhere, and its reference is complete."""
+
+import importlib.util
+import re
+import sys
+import types
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import srmc
+from fake_stan import FakeStan
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+HERE = [name for name in PAGES if name.startswith(("tutorials/", "howto/"))]
+# Run by other tests.
+ELSEWHERE = {"discrete.md", "fields.md", "improve.md", "rebalance.md", "sampling.md"}
+ELSEWHERE |= {"tempering.md", "theory.md"}
+NEEDS = {"tutorials/pymc.md": "pymc", "tutorials/numpyro.md": "numpyro"}
+
+
+@pytest.fixture
+def anywhere(tmp_path, monkeypatch):
+    """A folder of its own, a fake of BridgeStan, and the precision taken back."""
+    monkeypatch.chdir(tmp_path)
+    model = lambda *files: FakeStan(1.0, np.array([2.0, 3.0, 4.0]))
+    monkeypatch.setitem(sys.modules, "bridgestan", types.SimpleNamespace(StanModel=model))
+    before = jax.config.read("jax_enable_x64")
+    with jax.numpy_rank_promotion("allow"):
+        yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("anywhere")
+@pytest.mark.parametrize("page", HERE)
+def test_the_page_runs(page):
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page])
+    scope: dict = {}
+    for block in BLOCK.findall(PAGES[page]):
+        exec(block, scope)
+    if "result" in scope:
+        assert np.isfinite(scope["result"].summary()["error"]).all()
+    if page == "tutorials/first-run.md":
+        assert (scope["ratio"] < 0.8).all()
+        assert Path("run.html").exists()
+
+
+def test_every_page_with_code_is_run():
+    with_code = {name for name, text in PAGES.items() if BLOCK.search(text)}
+    assert with_code <= {*HERE, *ELSEWHERE}
+
+
+def test_links_lead_somewhere():
+    for name, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            if target.startswith("reference/"):
+                continue  # made by the site
+            assert (DOCS / name).parent.joinpath(target).exists(), (name, target)
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (DOCS.parent / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    assert sorted(re.findall(r"[\w/-]+\.md", nav)) == sorted(PAGES)
+
+
+def test_the_reference_has_every_public_name():
+    spec = importlib.util.spec_from_file_location("reference", DOCS / "site" / "reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    rooms = reference.rooms()
+    shown = {name for names in rooms.values() for name in names}
+    for name in srmc.__all__:
+        assert f"srmc.{name}" in shown or name in rooms, name
+    for room in ("metrics", "targets", "theory", "tune", "run", "models"):
+        for name in getattr(srmc, room).__all__:
+            assert f"srmc.{room}.{name}" in shown or f"srmc.{name}" in shown, name
+    assert {"srmc.plugins.pymc.sample", "srmc.plugins.numpyro.SRNUTS"} <= shown
