@@ -196,8 +196,9 @@ def _row(
         + ", ".join(f"{name} {e}" for name, e in energies.items())
         + ". Replicates have the same random numbers under every sampler."
         + (
-            f" A higher energy than that of the start, uniform noise, means that {' and '.join(lost)} "
-            "diverged, and does not count as better, whatever classes are seen in it."
+            " A higher energy than that of the start, uniform noise, means that "
+            f"{' and '.join(lost)} diverged, and does not count as better, whatever classes are "
+            "seen in it."
             if lost
             else ""
         ),
