@@ -1,10 +1,17 @@
 """The cache of compiled programs."""
 
+import logging
 import os
+import re
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+import srmc
 
 SCRIPT = """
 import jax, srmc._programs
@@ -33,3 +40,35 @@ def test_it_is_where_the_environment_says(tmp_path, switch):
     else:
         start = tmp_path / ("mine" if switch == "folder" else "home/.cache/srmc/programs")
         assert found.startswith(str(start))
+
+
+def compiled(caplog):
+    """The names of the programs that were compiled, or fetched from disk, since the last look."""
+    names = re.findall(r"Compiling jit\(([^)]*)\)", caplog.text)
+    caplog.clear()
+    return names
+
+
+@pytest.mark.parametrize("alpha", ["auto", 0.0])
+def test_warm_up_and_sampling_are_one_program_and_a_second_call_compiles_nothing(caplog, alpha):
+    data = np.array([0.3, -0.8, 1.1], np.float32)
+    logp = lambda x: -0.5 * jnp.sum((x[:, None] - data[None]) ** 2)
+    options = {"num_warmup": 120, "num_samples": 100, "num_chains": 2, "progress": False}
+    options |= {"alpha": alpha, "initial_position": np.zeros(2, np.float32)}
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        srmc.sample(logp, **options)
+        assert compiled(caplog).count("fill") == 1
+        srmc.sample(logp, **options | {"seed": 1, "initial_position": np.ones(2, np.float32)})
+        assert compiled(caplog) == []
+
+
+def test_adaptation_inside_the_run_finds_scales_and_step_size():
+    scales = np.array([0.1, 1.0, 10.0], np.float32)
+    logp = lambda x: -0.5 * jnp.sum((x / scales) ** 2)
+    options = {"num_warmup": 600, "num_samples": 200, "progress": False}
+    result = srmc.sample(logp, alpha=0.0, initial_position=scales, **options)
+    assert abs(result.stats["acceptance_rate"].mean() - 0.85) < 0.1
+    error = result.draws["x"].std(axis=(0, 1)) / scales - 1
+    assert np.all(np.abs(error) < 0.3)
+    given = srmc.sample(logp, alpha=0.0, step_size=0.3, initial_position=scales, **options)
+    assert given.about["measured"]["step_size"] == pytest.approx(0.3)

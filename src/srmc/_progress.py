@@ -5,20 +5,12 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Show = Callable[..., None]
 SECONDS = 5.0  # between two lines about one phase, where there is no terminal
@@ -30,10 +22,13 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
 
     The bar of a phase whose total is None pulses until the total is given.
     """
-    console = Console(stderr=True)
     if not shown:
         yield quiet
-    elif console.is_jupyter:
+        return
+    from rich.console import Console  # which takes a while, and is not needed without progress
+
+    console = Console(stderr=True)
+    if console.is_jupyter:
         yield _Notebook()
     elif console.is_terminal:
         with _bars(console) as show:
@@ -43,7 +38,18 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
 
 
 @contextlib.contextmanager
-def _bars(console: Console) -> Iterator[Show]:
+def _bars(console: "Console") -> Iterator[Show]:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns: tuple[Any, ...] = (
         SpinnerColumn(),
         TextColumn("{task.description:9}"),

@@ -29,6 +29,7 @@ from srmc.run.processes import together
 from srmc.run.stop import stops
 from srmc.run.task import check_names, dim_of, identity, make_task
 from srmc.run.warmup import warm_up
+from srmc.run.windows import is_shared, sampling_task
 from srmc.store.checkpoint import Checkpoint
 from srmc.store.files import as_path
 from srmc.tune.own import as_kernel
@@ -179,7 +180,8 @@ def sample(
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)
-        task = make_task(problem, plan, tuner, tuned, run_key)
+        make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
+        task = make(problem, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
         recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
         ending = Ending(problem, plan, tuner, tuned, lengths, show, stop, began)

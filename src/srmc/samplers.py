@@ -191,6 +191,11 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
       two values the changes of the flips in the shape of the state. Without it, they are
       evaluations of the log density, in chunks of bounded memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.
+    - `bend`: "feature", log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x); or "sites",
+      log pi(x) + alpha (A theta)·x, for the features "gibbs" and "relaxed-gibbs". By sites each
+      entry of theta is driven by its own site alone, all changes of the surrogate are exact and
+      free, and the feature is evaluated only where the history takes it, every `history_every`
+      steps. `srmc.sample` bends by sites.
     - `surrogate`: `srmc.tilt()`, for feature="relaxed". `gwg` and `dlp` then propose by the tilt's
       gradient, as the paper prints it, for a Hessian-vector product at either end. Without it they
       take the gradient of the target and the effect of a site on its own feature, at no cost.
@@ -212,7 +217,8 @@ def locally_balanced(
 ) -> SamplingAlgorithm:
     """Repelled locally balanced proposals from exact ratios: "sqrt", "barker" or "max".
 
-    The ratios of the surrogate take the feature of every neighbour of a state, twice per step.
+    Unless `bend="sites"`, the ratios of the surrogate take the feature of every neighbour of a
+    state, twice per step.
     """
     return repel(kernels.locally_balanced, logdensity_fn, space, balancing, **options)
 

@@ -322,3 +322,47 @@ def test_states_without_probability_are_not_entered():
             seen.append(np.asarray(state.position))
         assert np.all(np.stack(seen)[:, 0] != np.stack(seen)[:, 1])
         assert len(np.unique(np.stack(seen)[:, 2])) == 2
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("where", ["binary", "ordinal"])
+def test_residuals_answer_to_their_own_site_alone(where):
+    """E[phi_i x_j] = 0 for i != j, and -E[phi_i^2] for i = j, on which `bend="sites"` rests."""
+    space, shape = SPACES[where]
+    states = jnp.asarray(space.all_states(shape))
+    logdensity_fn = random_target(space, shape)
+    sites = Sites(logdensity_fn, space, feature="gibbs")
+    phi = jax.lax.map(lambda x: sites.look(x).feature, states)
+    pi = jax.nn.softmax(jax.vmap(logdensity_fn)(states))
+    across = jnp.einsum("s,si,sj->ij", pi, phi, states)
+    np.testing.assert_allclose(across, -jnp.diag(pi @ phi**2), atol=1e-12)
+
+
+@pytest.mark.parametrize("guide", ["flip_mh", "gwg", "locally_balanced"])
+def test_bent_by_sites_the_feature_is_evaluated_where_the_history_takes_it(guide):
+    target = srmc.targets.ising()
+    build = getattr(srmc, guide)
+    options = {"differences": target.differences, "bend": "sites", "history_every": 3}
+    algorithm = build(target.logdensity_fn, target.space, alpha=2.0, **options)
+    plain = build(target.logdensity_fn, target.space, alpha=0.0, differences=target.differences)
+    feature = Sites(target.logdensity_fn, target.space, None, "gibbs", target.differences)
+    state, step = jax.vmap(algorithm.init)(jnp.zeros((2, 16))), jax.jit(jax.vmap(algorithm.step))
+    _, plainly = plain.step(jax.random.key(0), plain.init(jnp.zeros(16)))
+    extra = 0 if guide == "locally_balanced" else 1  # whose proposals go by the same changes
+    for n in range(1, 7):
+        before = state
+        state, info = step(jax.random.split(jax.random.key(n), 2), state)
+        closes = n % 3 == 0
+        assert np.all(info.gradients == plainly.gradients + closes * extra)
+        assert bool(jnp.any(state.theta != before.theta)) == closes
+        if closes:
+            seen = jax.vmap(lambda x: feature.look(x).feature)(state.position)
+            np.testing.assert_allclose(state.feature, seen, atol=1e-6)
+
+
+def test_a_bend_that_would_not_drive_the_feature_is_refused():
+    build = lambda **options: srmc.gwg(lambda x: jnp.sum(x), srmc.Binary(), **options)
+    with pytest.raises(ValueError, match="bend must be"):
+        build(bend="sideways")
+    with pytest.raises(ValueError, match="bend='sites' needs feature='gibbs'"):
+        build(bend="sites", feature="stein")

@@ -53,12 +53,18 @@ def cases():
     for kernel in ("flip_mh", "balanced", "gwg", "dlp"):
         yield "ordinal", kernel, "stein"
         yield "categorical", kernel, "gibbs"
+    for kernel in ("flip_mh", "gibbs", "balanced", "gwg", "dlp"):
+        yield "binary", kernel, "sites"
+    yield "ordinal", "dlp", "sites"
+    yield "categorical", "gwg", "sites"
 
 
 def repelled(build, logdensity_fn, space, feature):
     """The sampler with a history that stands still, or the plain one if there is no feature."""
     options = {"alpha": 0.0}
-    if feature is not None:
+    if feature == "sites":
+        options = {"alpha": ALPHA, "bend": "sites", "gain": srmc.gain(scale=0.0)}
+    elif feature is not None:
         options = {"alpha": ALPHA, "feature": feature, "gain": srmc.gain(scale=0.0)}
     return build(logdensity_fn, space, **options)
 
@@ -103,10 +109,12 @@ def test_the_surrogate_is_invariant(where, kernel, feature):
     space, logdensity_fn, shape = SPACES[where]
     algorithm = repelled(KERNELS[kernel], logdensity_fn, space, feature)
     states = jnp.asarray(space.all_states(shape))
-    size = 0.4 if feature in (None, "gibbs", "relaxed-gibbs") else 0.05  # which are bounded
+    bounded = (None, "gibbs", "relaxed-gibbs", "sites")
+    size = 0.4 if feature in bounded else 0.05
     theta = jnp.asarray(size * np.random.default_rng(5).normal(size=states.shape[1:]))
     to, log_q, rate, _, phi = observed(algorithm, space, states, theta, 3000)
-    _, log_pi = surrogate(space, logdensity_fn, shape, theta if feature else 0 * theta, phi[:, 0])
+    by = -np.asarray(states) if feature == "sites" else phi[:, 0]
+    _, log_pi = surrogate(space, logdensity_fn, shape, theta if feature else 0 * theta, by)
     pi = normalised(log_pi)
     count = len(states)
     matrix = np.zeros((count, count))

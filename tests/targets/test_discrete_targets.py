@@ -140,3 +140,13 @@ def test_an_equinox_module_makes_an_energy_based_model():
 def test_bad_targets_are_named(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("scale", [0.05, 3.0])  # by a series, and by products
+def test_changes_of_the_rbm_are_those_of_its_log_density(scale):
+    target = T.rbm(num_visible=7, num_hidden=30, scale=scale, visible_bias=0.2, hidden_bias=-0.3)
+    x = target.space.random(jax.random.key(0), jnp.zeros(7))
+    flips = jnp.abs(x[None] - jnp.eye(7))
+    exact = jax.vmap(target.logdensity_fn)(flips) - target.logdensity_fn(x)
+    np.testing.assert_allclose(target.differences(x), exact, rtol=1e-10, atol=1e-12)

@@ -17,7 +17,8 @@ def test_repelled_gwg_beats_plain_gwg():
     row = discrete.compare(ISING, "gwg", discrete.Size(48, 2000, 8000))
     assert row["errors"]["mean"]["ratio"] < 0.08
     assert row["errors"]["pair"]["ratio"] < 0.4
-    assert row["evaluations_per_step"] == [1, 2]
+    assert row["evaluations_per_step"][0] == 1
+    assert 1 < row["evaluations_per_step"][1] < 2
 
 
 def test_a_cold_target_does_no_harm():
@@ -59,7 +60,7 @@ def test_the_front_door_takes_discrete_targets(shared):
     assert np.sqrt(np.mean(error**2)) < 0.05
     assert result.about["settings"]["kernel"] == "gwg"
     assert result.stats["alpha"][:, -1] == pytest.approx(rule.DISCRETE_ALPHA)
-    assert result.gradients == 4 * 2000 * 2
+    assert 4 * 2000 < result.gradients < 4 * 2000 * 2  # features at some of the steps
 
 
 def test_a_log_density_with_a_space_and_a_resumed_run(tmp_path):

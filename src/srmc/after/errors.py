@@ -3,8 +3,8 @@
 To first order, the mean of f over rebalanced draws is that of f - beta·phi over plain ones, with
 beta = E[f phi] E[phi phi]^-1: what features explain is gone, and what is left has the short memory
 of the plain chain, so that batch means apply to it. By how much the mean over the rebalanced draws
-differs from that is known, and the error is not smaller: with heavy tails the first order is not
-all that a map does.
+differs from that is known, and if it is far more than the error, it takes its place: with heavy
+tails the first order is not all that a map does.
 """
 
 from collections.abc import Iterator
@@ -32,6 +32,7 @@ DRAWS_PER_FEATURE = 4  # at least, in a regression
 MOST = 64  # features in a regression
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 FUNCTIONS_AT_ONCE = 256
+SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
 
 class Features(NamedTuple):
@@ -161,7 +162,8 @@ def error_beside(
     error, first_order = (np.concatenate(column) for column in zip(*found, strict=True))
     if moved is None:
         return error
-    larger: np.ndarray = np.maximum(error, np.abs(change - first_order))
+    more = np.abs(change - first_order)
+    larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
     return larger
 
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 
 import srmc
-from srmc._types import Array
+from srmc._types import Array, PRNGKey
 from srmc.bench.errors import ratio_error
 from srmc.targets import Target
 from srmc.tune import Discrete
@@ -31,6 +32,7 @@ def _ising(side: int, coupling: float, field: bool) -> Target:
 
 
 SMALL, LARGE = Size(128, 4000, 20_000), Size(32, 2000, 4000)
+PARTS = 10  # into which runs are cut, so that both sides take turns
 ONE_SITE = 20  # factor on the steps on large targets, for kernels that change one site per step
 TARGETS: dict[str, tuple[Callable[[], Target], Size]] = {
     "ising-4x4": (lambda: _ising(4, 0.15, True), SMALL),
@@ -98,32 +100,16 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
     tuner = Discrete(kernel, space, target.differences)
     lengths = {"num_warmup": size.warmup, "num_samples": size.steps}
     tuned = srmc.tune.tune(tuner, target.logdensity_fn, warm_key, starts, **lengths)
-    first, second = _pairs(target.position.size)
+    pairs = _pairs(target.position.size)
 
-    def run(**repellence: Any) -> Side:
+    def begin(**repellence: Any) -> tuple[Any, Any]:
         algorithm = tuner.build(target.logdensity_fn, tuned.parameters, **repellence)
         keys = jax.random.split(init_key, size.chains)
         states = jax.vmap(algorithm.init)(tuned.positions, keys)
+        return _part(algorithm, states, run_key, size.steps // PARTS, pairs)
 
-        def one(carry: Any, n: Array) -> tuple[Any, Array]:
-            states, mean, pair, spent = carry
-            keys = jax.random.split(jax.random.fold_in(run_key, n), size.chains)
-            states, info = jax.vmap(algorithm.step)(keys, states)
-            x = states.position.reshape(size.chains, -1)
-            mean, pair = mean + x, pair + x[:, first] * x[:, second]
-            return (states, mean, pair, spent + jnp.mean(info.gradients)), info.is_hot.any()
-
-        zeros = jnp.zeros((size.chains, target.position.size)), jnp.zeros((size.chains, len(first)))
-        program = jax.jit(lambda s: jax.lax.scan(one, (s, *zeros, 0.0), jnp.arange(size.steps)))
-        compiled = program.lower(states).compile()
-        began = time.perf_counter()
-        (_, mean, pair, spent), hot = jax.block_until_ready(compiled(states))
-        seconds = time.perf_counter() - began
-        mean, pair = (np.asarray(x, float) / size.steps for x in (mean, pair))
-        return Side(mean, pair, float(spent), seconds, float(np.mean(hot)))
-
-    plain = run(alpha=0.0)
-    repelled = run(**tuner.repellence(tuned.loop, size.steps, "auto"))
+    options = tuner.repellence(tuned.loop, size.steps, "auto")
+    plain, repelled = _in_turn(begin(alpha=0.0), begin(**options), length=size.steps // PARTS)
     return {
         "kernel": kernel,
         "replicates": size.chains,
@@ -133,8 +119,56 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
         "seconds": [side.seconds for side in (plain, repelled)],
         "hot": repelled.hot,
         "rate_times_time": float(tuned.loop.rate * jnp.mean(tuned.loop.time)),
-        "errors": _errors(plain, repelled, _truths(target, first, second, plain, repelled)),
+        "errors": _errors(plain, repelled, _truths(target, *pairs, plain, repelled)),
     }
+
+
+def _part(
+    algorithm: SamplingAlgorithm,
+    states: Any,
+    run_key: PRNGKey,
+    length: int,
+    pairs: tuple[np.ndarray, np.ndarray],
+) -> tuple[Any, Any]:
+    """A program that makes so many steps of all chains, and what it starts from."""
+    chains, (first, second) = len(states.step), pairs
+
+    def one(carry: Any, n: Array) -> tuple[Any, Array]:
+        states, mean, pair, spent = carry
+        keys = jax.random.split(jax.random.fold_in(run_key, n), chains)
+        states, info = jax.vmap(algorithm.step)(keys, states)
+        x = states.position.reshape(chains, -1)
+        mean, pair = mean + x, pair + x[:, first] * x[:, second]
+        return (states, mean, pair, spent + jnp.mean(info.gradients)), info.is_hot.any()
+
+    size = states.position[0].size
+    start = states, jnp.zeros((chains, size)), jnp.zeros((chains, len(first))), jnp.zeros(())
+    program = jax.jit(lambda carry, n: jax.lax.scan(one, carry, n + jnp.arange(length)))
+    return program.lower(start, 0).compile(), start
+
+
+def _in_turn(*sides: tuple[Any, Any], length: int) -> list[Side]:
+    """Run all parts of all sides; their seconds are those of the median part, times the parts."""
+    carries = [start for _, start in sides]
+    seconds: list[list[float]] = [[] for _ in sides]
+    hot: list[list[float]] = [[] for _ in sides]
+    for part in range(PARTS):
+        for k, (program, _) in enumerate(sides):
+            began = time.perf_counter()
+            carries[k], seen = jax.block_until_ready(program(carries[k], part * length))
+            seconds[k].append(time.perf_counter() - began)
+            hot[k].append(float(np.mean(seen)))
+    steps = PARTS * length
+    return [
+        Side(
+            np.asarray(mean, float) / steps,
+            np.asarray(pair, float) / steps,
+            float(spent),
+            PARTS * float(np.median(seconds[k])),
+            float(np.mean(hot[k])),
+        )
+        for k, (_, mean, pair, spent) in enumerate(carries)
+    ]
 
 
 def _errors(plain: Side, repelled: Side, truths: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def overhead(
             programs = _discrete(family, lattice, steps)
         else:
             programs = _continuous(family, logp, starts, num_steps)
-        rows += _timed(family, programs, steps, repeats)
+        rows += timed(family, programs, steps, repeats)
     on_progress("overhead", len(kernels), len(kernels), "")
     return rows
 
@@ -82,7 +82,7 @@ def _continuous(family: str, logp: LogDensity, starts: Starts, num_steps: int) -
             "tilt": repelled(alpha=1.0, surrogate=srmc.tilt()),
         }
     algorithms["self-tuned"] = repelled(**options, history_axis=srmc.run.CHAINS)
-    return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
+    return {name: compile_run(a, starts, num_steps) for name, a in algorithms.items()}
 
 
 def _discrete(family: str, lattice: int, num_steps: int) -> Programs:
@@ -96,7 +96,7 @@ def _discrete(family: str, lattice: int, num_steps: int) -> Programs:
     }
     keys = jax.random.split(jax.random.key(0), 100)
     starts = jax.vmap(lambda key: srmc.Binary().random(key, ising.position))(keys)
-    return {name: _compile(a, starts, num_steps) for name, a in algorithms.items()}
+    return {name: compile_run(a, starts, num_steps) for name, a in algorithms.items()}
 
 
 def _stored(logp: LogDensity, starts: Starts, num_draws: int) -> Programs:
@@ -110,13 +110,15 @@ def _stored(logp: LogDensity, starts: Starts, num_draws: int) -> Programs:
         "gradients at all draws": lambda: gradients(draws),
         "rebalancing": lambda: srmc.rebalance(draws, score, scores, logdensity_fn=logp),
     }
-    sampling = {"sampling by NUTS": _compile(plain, starts, num_draws)}
-    return sampling | {name: (run, _seconds(run)) for name, run in runs.items()}
+    sampling = {"sampling by NUTS": compile_run(plain, starts, num_draws)}
+    return sampling | {name: (run, seconds_of(run)) for name, run in runs.items()}
 
 
-def _compile(
+def compile_run(
     algorithm: SamplingAlgorithm, starts: Starts, num_steps: int
 ) -> tuple[Callable[[], Any], float]:
+    """A function that runs so many steps of all chains, and the seconds that it took to compile."""
+
     def run(states: Any, key: PRNGKey) -> tuple[Any, Any]:
         def one(states: Any, n: Array) -> tuple[Any, Any]:
             keys = jax.random.split(jax.random.fold_in(key, n), len(starts))
@@ -131,17 +133,19 @@ def _compile(
     return lambda: compiled(*arguments), time.perf_counter() - began
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def seconds_of(run: Callable[[], Any]) -> float:
+    """The seconds that a call takes, its arrays included."""
     began = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - began
 
 
-def _timed(family: str, programs: Programs, num_steps: int, repeats: int) -> list[dict[str, Any]]:
+def timed(family: str, programs: Programs, num_steps: int, repeats: int) -> list[dict[str, Any]]:
+    """A row per program, which all take their turns, with its time relative to the first's."""
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(repeats):
         for name, (run, _) in programs.items():
-            seconds[name].append(_seconds(run) / num_steps)
+            seconds[name].append(seconds_of(run) / num_steps)
     first = next(iter(programs))
     rows = []
     for name, (_, compile_seconds) in programs.items():

@@ -1,4 +1,4 @@
-"""`srmc bench posteriors` and `multimodal`: comparisons with other samplers."""
+"""`srmc bench posteriors`, `multimodal` and `clock`: comparisons with other samplers."""
 
 import functools
 import json
@@ -95,3 +95,34 @@ def multimodal(
     found = measure(run, measurements.multimodal_table, out)
     if page is not None:
         page.write_text(measurements.multimodal_page(found))
+
+
+def clock(
+    model: Annotated[list[str] | None, typer.Option(help="Some models, not all.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of the libraries.")] = 1,
+    quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A Markdown file; its picture goes beside it.")
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Rows of an earlier run, to make a page of them.")
+    ] = None,
+) -> None:
+    """Seconds of first and second calls, of steps, and memory, beside other libraries."""
+    from srmc.bench import clock as measurements
+    from srmc.bench import clock_tables as tables
+
+    if page is not None and not page.parent.is_dir():
+        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    if rows is not None:
+        found = json.loads(rows.read_text())
+        console.print(tables.clock_table(found))
+    else:
+        run = functools.partial(
+            measurements.clock, model, rounds=rounds, quick=quick, on_row=_appending(out)
+        )
+        found = measure(run, tables.clock_table, out)
+    if page is not None:
+        page.write_text(tables.clock_page(found))
+        tables.draw_clock(found, page.parent)

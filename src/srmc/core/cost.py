@@ -6,14 +6,16 @@ costlier branch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from srmc._types import KernelState, LogDensity, Position, PRNGKey, Scalar
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn
 
 _VALUE, _GRADIENT = "srmc_value", "srmc_gradient"
 
@@ -71,12 +73,12 @@ def count_calls(
     return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, unit)
 
 
-def _calls(jaxpr: Jaxpr, unit: int) -> Calls:
+def _calls(jaxpr: "Jaxpr", unit: int) -> Calls:
     """The calls in a jaxpr; `unit` is the size of a position's first leaf without batching."""
     return _combine(sum, (_equation_calls(eqn, unit) for eqn in jaxpr.eqns))
 
 
-def _equation_calls(eqn: JaxprEqn, unit: int) -> Calls:
+def _equation_calls(eqn: "JaxprEqn", unit: int) -> Calls:
     name, primitive = eqn.params.get("name"), eqn.primitive.name
     if name == _VALUE:
         return Calls(values=_size(eqn.invars[0]) // unit)
@@ -100,7 +102,9 @@ def _size(variable: Any) -> int:
     return int(variable.aval.size)
 
 
-def _subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
+def _subjaxprs(params: dict[str, Any]) -> Iterator["Jaxpr"]:
+    from jax.extend.core import ClosedJaxpr, Jaxpr  # which takes a while to import
+
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             if isinstance(item, ClosedJaxpr):

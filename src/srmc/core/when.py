@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from srmc._types import Array, Bool
 
@@ -25,6 +24,8 @@ def when(predicate: Bool[Array, ""], function: Callable[[T], T], operand: T) -> 
     structure = jax.tree.structure(out_shape)
 
     def closed(consts: list[Array], operand: T) -> T:
+        from jax.extend.core import ClosedJaxpr, jaxpr_as_fun  # which takes a while to import
+
         out = jaxpr_as_fun(ClosedJaxpr(jaxpr.jaxpr, consts))(*jax.tree.leaves(operand))
         new: T = jax.tree.unflatten(structure, out)
         return new

@@ -41,6 +41,16 @@ def check_kind(kind: str, space: Space) -> None:
         )
 
 
+def check_bend(bend: str, kind: str | None) -> None:
+    """Refuse a bend that does not exist, or that would not drive the feature to 0."""
+    check_option("bend", bend, ("feature", "sites"))
+    if bend == "sites" and kind not in (None, "gibbs", "relaxed-gibbs"):
+        raise ValueError(
+            f"bend='sites' needs feature='gibbs' or 'relaxed-gibbs', whose mean follows the sites, "
+            f"got {kind!r}; leave bend out"
+        )
+
+
 def tilted_kind(surrogate: Surrogate, kind: str | None) -> str:
     """The feature of a tilt, which is the gradient; refuse others, and other surrogates."""
     if not isinstance(surrogate, Surrogate) or surrogate.split is None:

@@ -13,6 +13,7 @@ from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
 from srmc.core.target import all_finite
+from srmc.core.when import when
 from srmc.discrete.changes import Differences
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
@@ -50,19 +51,20 @@ def repel_sites(
     differences: Differences | None = None,
     preconditioner: Preconditioner = None,
     surrogate: Surrogate | None = None,
+    bend: str = "feature",
     **kwargs: Any,
 ) -> SamplingAlgorithm:
     """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x).
 
-    `feature`, `differences` and `preconditioner` are described at `srmc.flip_mh`; `history` holds
-    the keywords of `srmc.repel` about history and strength. What is evaluated at a state does not
-    depend on theta, so that bending it again is free. If the feature uses only what the kernel
+    `feature`, `differences`, `preconditioner` and `bend` are described at `srmc.flip_mh`; `history`
+    holds the keywords of `srmc.repel` about history and strength. What is evaluated at a state does
+    not depend on theta, so that bending it again is free. If the feature uses only what the kernel
     evaluates anyway, a repelled step costs as much as a plain one.
 
     `surrogate` may be `srmc.tilt()`: proposals that go by a gradient then go by the tilt's, as in
     the paper, for a Hessian-vector product at either end.
     """
-    sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate)
+    sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate, bend)
     precondition = make_precondition(preconditioner)
     if surrogate is not None:
         if preconditioner is not None:
@@ -102,8 +104,10 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
         jax.eval_shape(parts.memory.precondition, zeros)  # refuses what does not suit theta
         bent = parts.sites.bent(zeros, jnp.zeros(()))
         inner_state = parts.kernel.init(x, parts.sites.plain() if parts.is_alone else bent)
-        seen = inner_state.local.feature
-        feature = zeros if seen is None else jnp.where(all_finite(seen), seen, zeros)
+        feature = zeros
+        if not parts.is_alone:
+            seen = parts.sites.feature_at(x, inner_state.local)
+            feature = jnp.where(all_finite(seen), seen, zeros)
         alpha, strength_state = parts.memory.strength.init()
         return RepelState(
             position=x,
@@ -128,13 +132,30 @@ def _step(parts: SiteParts) -> Step:
         if not parts.is_alone:
             view = sites.bent(memory.precondition(state.theta), state.alpha)
         inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
-        feature = state.feature if parts.is_alone else inner_state.local.feature
+        feature, more = (
+            (state.feature, 0) if parts.is_alone else _feature(parts, state, inner_state)
+        )
         closed = memory.close(state, feature, True, state.is_inside, not parts.is_alone)
         products = 0 if parts.is_alone else sites.products(state.position, info.evaluations)
-        spent = info.evaluations, jnp.asarray(products, info.evaluations.dtype)
+        spent = info.evaluations + more, jnp.asarray(products, info.evaluations.dtype)
         return (
             closed.state(state, inner_state.position, inner_state, (), state.is_inside),
             closed.info(info, spent, info.is_finite & closed.is_valid),
         )
 
     return step
+
+
+def _feature(
+    parts: SiteParts, state: RepelState, inner_state: KernelState
+) -> tuple[Array, int | Array]:
+    """The feature at the end of a step, and the evaluations that it took beside the kernel's.
+
+    A target that is bent by its sites needs no feature between two updates of the history.
+    """
+    sites, memory, x = parts.sites, parts.memory, inner_state.position
+    look = lambda _: sites.feature_at(x, inner_state.local)
+    if not sites.by_sites or memory.updates_at_each_step:
+        return look(state.feature), sites.feature_cost(x) if sites.by_sites else 0
+    closes = memory.closes(state)
+    return when(closes, look, state.feature), closes * sites.feature_cost(x)

@@ -34,6 +34,8 @@ class Sites:
         The changes of the log density at a state, if the target supplies them.
     surrogate
         A tilt, whose gradient then guides the proposals that go by a gradient.
+    bend
+        What the target is bent by: "feature", or "sites", the values of the sites themselves.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Sites:
         feature: str | None = None,
         differences: Differences | None = None,
         surrogate: Surrogate | None = None,
+        bend: str = "feature",
     ):
         if not isinstance(space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
@@ -51,12 +54,13 @@ class Sites:
             feature = features.tilted_kind(surrogate, feature)
         if feature is not None:
             features.check_kind(feature, space)
+        features.check_bend(bend, feature)
         if differences is not None and not callable(differences):
             raise TypeError(f"differences must be a function of a state, got {differences!r}")
         self.logdensity_fn = logdensity_fn
         self.target = rejecting(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
-        self.differences, self.surrogate = differences, surrogate
+        self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
 
     def plain(self) -> View:
         """The target itself, without a feature."""
@@ -68,7 +72,10 @@ class Sites:
         )
 
     def bent(self, u: Array, alpha: Scalar) -> View:
-        """The surrogate log pi(x) - alpha u·phi(x)."""
+        """The surrogate log pi(x) - alpha u·phi(x), or log pi(x) + alpha u·x."""
+        if self.by_sites:
+            by_sites = lambda x, local: self._bend_by_sites(x, local, u, alpha)
+            return self.plain()._replace(bend=by_sites)
         return View(
             self.space,
             self.look,
@@ -85,7 +92,7 @@ class Sites:
     def look(self, x: Array, with_feature: bool = True) -> Local:
         """What is known about the target at a state."""
         kind = self.chosen(x) if with_feature else None
-        seen = self._evaluate(x, kind)
+        seen = self._evaluate(x, self._takes_gradient(kind), self._takes_changes(kind))
         guides = {"exact": seen.changes, "gradient": seen.first_order, None: None}
         keeps_changes = kind == "stein" and self.guide == "gradient"
         return Local(
@@ -94,6 +101,28 @@ class Sites:
             changes=seen.changes if keeps_changes else None,
             feature=None if kind is None else features.feature_at(kind, self.space, x, seen),
         )
+
+    def feature_at(self, x: Array, local: Local) -> Array:
+        """The feature at a state, from what the kernel knows there as far as that goes."""
+        if local.feature is not None:
+            known: Array = local.feature
+            return known
+        kind = self.chosen(x)
+        seen = Evaluated(local.logdensity, None, local.guide, local.guide)
+        if not self._is_guided_by(kind):
+            seen = self._evaluate(x, features.needs_gradient(kind), features.needs_changes(kind))
+        return features.feature_at(kind, self.space, x, seen)
+
+    def feature_cost(self, x: Array) -> int:
+        """The evaluations per feature, where the target is bent by sites."""
+        kind = self.chosen(x)
+        if self._is_guided_by(kind):
+            return 0
+        return 1 if features.needs_gradient(kind) else self._changes_cost(x)
+
+    def _is_guided_by(self, kind: str) -> bool:
+        """Whether the feature follows from the changes that the kernel goes by."""
+        return (kind, self.guide) in (("gibbs", "exact"), ("relaxed-gibbs", "gradient"))
 
     def bend(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
         """`local` on the surrogate, whose log density is log pi(x) - alpha u·phi(x).
@@ -114,6 +143,17 @@ class Sites:
             return bent._replace(guide=self._tilted_guide(self.surrogate, x, local, u, alpha))
         return bent._replace(guide=self._first_order_guide(x, local, u, alpha))
 
+    def _bend_by_sites(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
+        """`local` on the surrogate log pi(x) + alpha u·x, whose changes are exact and cost nothing.
+
+        Since E[phi_i x_j] = 0 for i != j, each theta_i is driven by its own site alone.
+        """
+        pull = alpha.astype(x.dtype) * u
+        bent = local._replace(logdensity=local.logdensity + jnp.vdot(pull, x))
+        if self.guide is None:
+            return bent
+        return bent._replace(guide=local.guide + self.space.linear(x, pull))
+
     def check_start(self, x: Array) -> None:
         """Refuse a log density that the kernel cannot work with."""
         takes_gradient = self._takes_gradient(None)
@@ -123,14 +163,14 @@ class Sites:
         """Refuse a log density without the gradient that the feature needs; warn about bias."""
         check_feature_kind(self.chosen(x), self.logdensity_fn, self.space, x)
 
-    def _evaluate(self, x: Array, kind: str | None) -> Evaluated:
-        """What the kernel and a feature of this kind need at a state, and no more."""
-        if self._takes_gradient(kind):
+    def _evaluate(self, x: Array, takes_gradient: bool, takes_changes: bool) -> Evaluated:
+        """What the kernel and a feature need at a state, and no more."""
+        if takes_gradient:
             value, gradient = jax.value_and_grad(self.target)(x)
             seen = Evaluated(value, gradient, allowed(self.space.linear(x, gradient)))
         else:
             seen = Evaluated(self.target(x))
-        if not self._takes_changes(kind):
+        if not takes_changes:
             return seen
         if self.differences is None:
             changes = evaluated_changes(self.target, self.space, x, seen.logdensity)

@@ -153,12 +153,17 @@ def chunks(
     *,
     first: int = 0,
     seconds: float = 0.5,
+    room: int | None = None,
 ) -> Iterator[Chunk]:
-    """Make draws `first` to `num_draws`, in chunks of about `seconds`."""
+    """Make draws `first` to `num_draws`, in chunks of about `seconds`.
+
+    The program has room for a chunk of all draws, or of so many, if memory allows.
+    """
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
     size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
     capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
-    capacity = max(1, min(capacity, 1 << (num_draws - first - 1).bit_length()))
+    room = num_draws - first if room is None else room
+    capacity = max(1, min(capacity, 1 << (room - 1).bit_length()))
     program = _fill_program(task.build, task.record, task.thin, capacity, task.layout.places[0])
     pace = Pace(first, num_draws, seconds, capacity)
     for done, count, carry, out in paced(program, task, states, pace):

@@ -29,7 +29,7 @@ from srmc.tune.own import OwnKernel
 from srmc.tune.tuner import Alpha, Tuner, check_alpha
 
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
-SITE_OPTIONS = ("feature", "differences", "preconditioner")  # of `repel` on a discrete space
+SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
 @dataclasses.dataclass(frozen=True)

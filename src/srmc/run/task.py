@@ -32,7 +32,7 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     if plan.rebalances(dim_of(tuned.positions)):
         build = plain_builder(tuner, problem.logdensity_fn)
         layout = lay_out(plan.num_chains, shared=False)
-        return Task(build, tuned.parameters, rng_key, layout, _unconstrained, plan.keep.thin)
+        return Task(build, tuned.parameters, rng_key, layout, unconstrained, plan.keep.thin)
     repellence = _repellence(plan, tuner, tuned)
     repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
@@ -81,7 +81,7 @@ def dim_of(positions: Position) -> int:
     return sum(leaf[0].size for leaf in jax.tree.leaves(positions))
 
 
-def _unconstrained(state: RepelState) -> Recorded:
+def unconstrained(state: RepelState) -> Recorded:
     """The position, and the score that the kernel cached."""
     inner = state.inner_state
     found = {"position": ravel_pytree(inner.position)[0]}

@@ -8,6 +8,7 @@ import numpy as np
 from srmc._progress import Show, quiet
 from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
+from srmc.run import windows
 from srmc.run.plan import Plan
 from srmc.run.processes import of_all, together
 from srmc.run.settle import settle
@@ -37,26 +38,7 @@ def warm_up(
     found = None if store is None else together(store.load_warmup)
     is_known = bool(of_all(found is not None).all())
     if found is None or not is_known:
-        pilots, rest = (
-            jax.tree.map(lambda x, s=side: x[s], positions)
-            for side in (slice(rule.NUM_PILOTS), slice(rule.NUM_PILOTS, None))
-        )
-        tuned = tune(
-            tuner,
-            problem.logdensity_fn,
-            rng_key,
-            pilots,
-            num_warmup=plan.num_warmup,
-            num_samples=plan.num_samples,
-            alpha=_strength(problem, plan, tuner, positions),
-            together=plan.num_chains if plan.shared_history else 1,
-        )
-        show("warm-up", 0, None, f"{plan.num_warmup} steps")  # compiled by now
-        stop.wait_for(tuned)
-        if "step_size" in tuned.parameters:
-            check_step(tuned.parameters["step_size"])
-        half = plan.num_warmup // 2
-        tuned = settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half, stop)
+        tuned = _tuned(problem, plan, tuner, rng_key, positions, stop, show)
         found = {
             "positions": _numbered(tuned.positions),
             "parameters": {k: np.asarray(v) for k, v in tuned.parameters.items()},
@@ -77,6 +59,42 @@ def warm_up(
         gradients=found["cost"]["gradients"],
         extra_gradients=int(found["cost"]["extra_gradients"]),
     )
+
+
+def _tuned(
+    problem: Problem,
+    plan: Plan,
+    tuner: Tuner,
+    rng_key: PRNGKey,
+    positions: Position,
+    stop: Stop,
+    show: Show,
+) -> Tuned:
+    """Warm up all chains, in the program that samples them if that can be done."""
+    if windows.is_shared(plan, dim_of(positions)):
+        tuned = windows.adapt(problem, plan, tuner, rng_key, positions, stop, show)
+        check_step(tuned.parameters["step_size"])
+        return tuned
+    pilots, rest = (
+        jax.tree.map(lambda x, s=side: x[s], positions)
+        for side in (slice(rule.NUM_PILOTS), slice(rule.NUM_PILOTS, None))
+    )
+    tuned = tune(
+        tuner,
+        problem.logdensity_fn,
+        rng_key,
+        pilots,
+        num_warmup=plan.num_warmup,
+        num_samples=plan.num_samples,
+        alpha=_strength(problem, plan, tuner, positions),
+        together=plan.num_chains if plan.shared_history else 1,
+    )
+    show("warm-up", 0, None, f"{plan.num_warmup} steps")  # compiled by now
+    stop.wait_for(tuned)
+    if "step_size" in tuned.parameters:
+        check_step(tuned.parameters["step_size"])
+    half = plan.num_warmup // 2
+    return settle(tuner, problem.logdensity_fn, rng_key, tuned, rest, half, stop)
 
 
 def _strength(problem: Problem, plan: Plan, tuner: Tuner, positions: Position) -> Alpha:

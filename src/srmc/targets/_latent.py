@@ -1,10 +1,12 @@
 """Discrete targets from machine learning: Boltzmann machine, factorial HMM, neural network."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number, check_seed
@@ -41,11 +43,6 @@ def rbm(
     hidden, visible = w.shape
     b = spread("visible_bias", visible_bias, (visible,))
     c = spread("hidden_bias", hidden_bias, (hidden,))
-    # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)). Logarithms are slow, so
-    # that each is taken of a product over a group of hidden units, small enough not to overflow.
-    group = int(np.clip(40 / max(np.abs(w).max(initial=0.0), 1e-3), 1, 16))
-    padded = np.pad(w, ((0, -hidden % group), (0, 0)))
-    rise, fall = (np.expm1(s * padded).reshape(-1, group, visible) for s in (1, -1))
 
     def inputs(x: Float[Array, " visible"]) -> Float[Array, " hidden"]:
         return jnp.asarray(c.astype(x.dtype)) + jnp.asarray(w.astype(x.dtype)) @ x
@@ -53,15 +50,11 @@ def rbm(
     def logdensity(x: Float[Array, " visible"]) -> Scalar:
         return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
 
+    rises = _rises(w)
+
     def differences(x: Float[Array, " visible"]) -> Float[Array, " visible"]:
         active = jax.nn.sigmoid(inputs(x))
-        active = jnp.pad(active, (0, -hidden % group)).reshape(-1, group, 1)
-        up, down = (table.astype(x.dtype) for table in (rise, fall))
-        product = jnp.ones((len(active), visible), x.dtype)
-        for k in range(group):
-            change = jnp.where(x[None] == 1, down[:, k], up[:, k])
-            product = product * (1 + active[:, k] * change)
-        return (1 - 2 * x) * b.astype(x.dtype) + jnp.sum(jnp.log(product), axis=0)
+        return (1 - 2 * x) * b.astype(x.dtype) + rises(active, 1 - 2 * x)
 
     return enumerated(
         Target(
@@ -73,6 +66,71 @@ def rbm(
             differences=differences,
         )
     )
+
+
+def _rises(
+    w: Float[np.ndarray, "hidden visible"],
+) -> Callable[[Float[Array, " hidden"], Float[Array, " visible"]], Float[Array, " visible"]]:
+    """The map (sigmoid(a), s) -> sum_h softplus(a_h + s_i w_hi) - softplus(a_h), for signs s.
+
+    By Taylor's series, whose radius is pi: one product of matrices for its odd terms and one for
+    the even ones. If the weights are too large for that, by logarithms of products.
+    """
+
+    def rises(
+        active: Float[Array, " hidden"], signs: Float[Array, " visible"]
+    ) -> Float[Array, " visible"]:
+        terms = _num_terms(w, float(jnp.finfo(active.dtype).eps))
+        return _by_series(w, terms, active, signs) if terms else _by_products(w, active, signs)
+
+    return rises
+
+
+def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float, most: int = 20) -> int:
+    """The terms of the series that leave out less than rounding does; 0 if they are too many."""
+    ratio = max(np.abs(w).max(initial=0.0) / np.pi, 1e-3)
+    counts = range(2, most + 1)
+    return next((k for k in counts if len(w) * ratio ** (k + 1) < precision * (k + 1)), 0)
+
+
+def _by_series(
+    w: Float[np.ndarray, "hidden visible"],
+    num_terms: int,
+    active: Float[Array, " hidden"],
+    signs: Float[Array, " visible"],
+) -> Float[Array, " visible"]:
+    # Each derivative of softplus is a polynomial of p = sigmoid, and dp/da = p (1 - p).
+    derivative, slope = Polynomial([0.0, 1.0]), Polynomial([0.0, 1.0, -1.0])
+    values, weights = [], []
+    for k in range(1, num_terms + 1):
+        values.append(jnp.polyval(jnp.asarray(derivative.coef[::-1], active.dtype), active))
+        weights.append(w.T**k / math.factorial(k))
+        derivative = derivative.deriv() * slope
+    odd, even = (
+        np.concatenate(weights[n::2], axis=1).astype(active.dtype) @ jnp.concatenate(values[n::2])
+        for n in (0, 1)
+    )
+    return signs * odd + even
+
+
+def _by_products(
+    w: Float[np.ndarray, "hidden visible"],
+    active: Float[Array, " hidden"],
+    signs: Float[Array, " visible"],
+) -> Float[Array, " visible"]:
+    # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)). Logarithms are slow, so
+    # that each is taken of a product over a group of hidden units, small enough not to overflow.
+    hidden, visible = w.shape
+    group = int(np.clip(40 / max(np.abs(w).max(initial=0.0), 1e-3), 1, 16))
+    padded = np.pad(w, ((0, -hidden % group), (0, 0)))
+    up, down = (np.expm1(s * padded).reshape(-1, group, visible) for s in (1, -1))
+    up, down = (table.astype(active.dtype) for table in (up, down))
+    active = jnp.pad(active, (0, -hidden % group)).reshape(-1, group, 1)
+    product = jnp.ones((len(active), visible), active.dtype)
+    for k in range(group):
+        change = jnp.where(signs[None] < 0, down[:, k], up[:, k])
+        product = product * (1 + active[:, k] * change)
+    return jnp.sum(jnp.log(product), axis=0)
 
 
 def factorial_hmm(

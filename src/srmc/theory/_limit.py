@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import solve_continuous_lyapunov
 
 from srmc._checks import as_numbers, check_count, check_number, short
 from srmc._types import Float
@@ -66,6 +65,8 @@ def asymptotic_covariance(
         check_count("num_steps", num_steps)
     slow = 0.0 if num_steps is None else rho / 2 * (num_steps + 1) ** (rho - 1)
     drift += (0.5 if rho == 1 else slow) * np.eye(len(drift))
+    from scipy.linalg import solve_continuous_lyapunov  # which takes a while to import
+
     solution = solve_continuous_lyapunov(drift, -_noise(noise, len(drift)))
     covariance: np.ndarray = (solution + solution.T) / 2
     return covariance
@@ -164,6 +165,8 @@ def gaussian_mean_covariance(
         raise ValueError("covariance must be positive definite")
     s = np.linalg.inv(v)
     drift = -0.5 * np.eye(len(v)) - alpha * s
+    from scipy.linalg import solve_continuous_lyapunov  # which takes a while to import
+
     theta = solve_continuous_lyapunov(drift, -s @ _noise(noise, len(v)) @ s)
     mean: np.ndarray = v @ theta @ v
     return mean

@@ -10,7 +10,7 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.base import SamplingAlgorithm
 
 from srmc import samplers
-from srmc._checks import check_count, check_option
+from srmc._checks import check_count, check_option, is_concrete
 from srmc._types import Array, Bool, Draws, Float, Int, KernelState, LogDensity, PRNGKey
 from srmc.core.history import Gain
 from srmc.core.state import RepelState
@@ -22,7 +22,7 @@ from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.tune import rule
 from srmc.tune.adapt import fold
-from srmc.tune.series import autocorrelation_times, top_eigenvalues
+from srmc.tune.series import autocorrelation_times, top_time
 from srmc.tune.settings import guarded_by, nominal
 from srmc.tune.tuner import Alpha, Parameters, Warmup
 
@@ -44,8 +44,8 @@ class SiteLoop(NamedTuple):
         The rate g = gamma (1 + alpha) of the loop per step.
     time
         The autocorrelation times of the features, in steps.
-    top_eigenvalue
-        The top eigenvalue of the second moment of the preconditioned features.
+    slowest
+        The autocorrelation time of the direction in which states vary most, in steps.
     exponent
         The expected root mean square of the exponent scale.
     """
@@ -53,7 +53,7 @@ class SiteLoop(NamedTuple):
     factors: Float[Array, " d"]
     rate: Float[Array, ""]
     time: Float[Array, " d"]
-    top_eigenvalue: Float[Array, ""]
+    slowest: Float[Array, ""]
     exponent: Float[Array, ""]
 
 
@@ -206,19 +206,18 @@ class Discrete:
         square = jnp.maximum(square, jnp.maximum(1e-2 * jnp.mean(square), 1e-12))
         times = jnp.maximum(spacing * autocorrelation_times(features), 1.0)
         squared = jnp.maximum(spacing * autocorrelation_times(features**2), 1.0)
-        scaled = features / jnp.sqrt(square)[None, None]
-        top = top_eigenvalues(scaled.reshape(1, -1, features.shape[-1]))[0]
+        slowest = jnp.maximum(spacing * top_time(draws.reshape(*draws.shape[:2], -1)), 1.0)
         # As on continuous spaces, but slowly, since a chain takes time to follow its surrogate.
         rate = jnp.sqrt(8 * rule.DISCRETE_TOLERANCE * together * jnp.mean(squared) / num_samples)
         rate = rate / jnp.sqrt(jnp.mean(times**2))
         time = jnp.mean(times)
-        rate = jnp.minimum(rate, jnp.minimum(rule.STEADY * together, 0.25 / top) / time)
+        rate = jnp.minimum(rate, jnp.minimum(rule.STEADY * together / time, rule.LAG / slowest))
         spread = features.shape[-1] * rate * time / 2 / together
         loop = SiteLoop(
             factors=1 / square,
             rate=rate,
             time=times,
-            top_eigenvalue=top,
+            slowest=slowest,
             exponent=jnp.sqrt(spread) + 2 * spread,
         )
         known = all_finite(loop) & jnp.any(features != 0)
@@ -239,12 +238,18 @@ class Discrete:
     def repellence(self, loop: SiteLoop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
         """The keywords of `repel` that suit the loop."""
         most = nominal(alpha, rule.DISCRETE_ALPHA)
-        gamma = loop.rate / (1 + most)
+        share = jnp.round(rule.DISCRETE_THINNING * jnp.mean(jnp.asarray(loop.time)))
+        share = jnp.clip(share, 1, max(1, num_samples // rule.DISCRETE_UPDATES)).astype(int)
+        every = int(share) if is_concrete(share) else share
+        gamma = jnp.minimum(loop.rate * every, rule.LARGEST_GAIN) / (1 + most)
+        updates = num_samples / every
         return {
             "alpha": guarded_by(loop.exponent, gamma, alpha, most),
-            "gain": Gain(rule.RHO, gamma * num_samples**rule.RHO, num_samples),
+            "gain": Gain(rule.RHO, gamma * updates**rule.RHO, updates),
             "preconditioner": loop.factors,
+            "history_every": every,
             "history_average": True,
+            "bend": "sites",
         }
 
     def build(
@@ -262,7 +267,6 @@ class Discrete:
         """What a result reports about the loop."""
         return {
             "loop_rate": loop.rate,
-            "slowest_autocorrelation_time": jnp.max(loop.time),
-            "top_eigenvalue": loop.top_eigenvalue,
+            "slowest_autocorrelation_time": jnp.maximum(jnp.max(loop.time), loop.slowest),
             "expected_exponent": loop.exponent,
         }

@@ -29,8 +29,13 @@ DISCRETE_TOLERANCE = 5 * TOLERANCE
 derivation for a Gaussian has it; the factor is a guess."""
 
 STEADY = 0.05
-"""Bound on the rate times the autocorrelation time on discrete spaces, where a chain needs time to
-follow its surrogate. From 0.1 on, kernels may lock in on the cold 4x4 Ising model."""
+"""Bound on the rate times the mean autocorrelation time of the features on discrete spaces, where a
+chain needs time to follow its surrogate."""
+
+LAG = 0.5
+"""Bound on the rate times the autocorrelation time of the slowest direction on discrete spaces,
+which a chain that lags behind its surrogate needs. A guess between 0.25 and 1, both of which were
+stable in short runs on the cold 4x4 Ising model of `srmc bench discrete`."""
 
 FASTEST = 0.5
 """Bound on the rate of the loop, relative to one over the top eigenvalue of its features: a
@@ -148,6 +153,14 @@ CHEAP_STEP = 5
 
 THINNING = (20, 200)
 """Bounds on the number of steps per update of MH's history, all of whose scores are extra cost."""
+
+DISCRETE_THINNING = 0.3
+"""Steps per update of the history on discrete spaces, as a share of the mean autocorrelation time
+of the features, which cost as much as a step or several. In short runs, 0.5 left more error than
+0.3 for GWG on the 4x4 Ising model; other values were not compared."""
+
+DISCRETE_UPDATES = 100
+"""Updates of the history that a run has at least, however slow its features are."""
 
 THINNING_TIMES = 0.25
 """Within these bounds, this number of steps is the given share of the autocorrelation time of the

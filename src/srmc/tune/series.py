@@ -90,3 +90,19 @@ def top_eigenvalues(rows: Float[Array, "set draw d"], iterations: int = 30) -> F
     start = jnp.full((sets, dim), dim**-0.5), jnp.ones(sets)
     eigenvalues: Array = jax.lax.fori_loop(0, iterations, one, start)[1]
     return eigenvalues
+
+
+def top_time(series: Draws, iterations: int = 30) -> Float[Array, ""]:
+    """The autocorrelation time, in draws, of the direction in which a series varies most."""
+    centred = series - jnp.mean(series, axis=(0, 1), keepdims=True)
+    rows = centred.reshape(-1, series.shape[-1])
+
+    def one(_: Array, vector: Array) -> Array:
+        image = rows.T @ (rows @ vector)
+        return image / jnp.maximum(jnp.linalg.norm(image), 1e-30)
+
+    # A start that is orthogonal to no direction with a simple sign pattern.
+    start = 1 + 0.1 * jnp.cos(jnp.arange(rows.shape[1], dtype=rows.dtype))
+    top = jax.lax.fori_loop(0, iterations, one, start)
+    time: Array = autocorrelation_times((centred @ top)[..., None])[0]
+    return time

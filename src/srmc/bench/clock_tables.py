@@ -1,0 +1,173 @@
+"""Table, page and picture of `srmc bench clock`."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from srmc.bench.cells import LEFT
+
+PICTURE = "clock.png"
+Row = dict[str, Any]
+CALLS = (
+    ("srmc", "first"),
+    ("srmc", "second"),
+    ("srmc", "new process"),
+    ("BlackJAX", "first"),
+    ("BlackJAX", "second"),
+    ("NumPyro", "first"),
+    ("NumPyro", "second"),
+    ("nutpie", "first"),
+    ("nutpie", "second"),
+)
+VARIANTS = ("BlackJAX", "plain", "repelled", "gradients alone")
+
+
+def of_kind(rows: list[Row], kind: str) -> list[Row]:
+    return [row for row in rows if row["kind"] == kind]
+
+
+def call_lines(rows: list[Row]) -> list[list[str]]:
+    """A heading, and a line per model, with the times of whole calls over BlackJAX's first."""
+    found = of_kind(rows, "call")
+    there = [pair for pair in CALLS if pair in {(r["library"], r["call"]) for r in found}]
+    lines = [["model", "d", "BlackJAX, s", *(f"{library}, {call}" for library, call in there)]]
+    for model in dict.fromkeys(row["model"] for row in found):
+        mine = {(r["library"], r["call"]): r for r in found if r["model"] == model}
+        unit = mine["BlackJAX", "first"]
+        cells = [f"{mine[pair]['ratio']:.2f}" if pair in mine else "–" for pair in there]
+        lines.append([model, str(unit["dim"]), f"{unit['seconds']:.1f}", *cells])
+    return lines
+
+
+def step_lines(rows: list[Row]) -> list[list[str]]:
+    """A heading, and a line per model and kernel, with times per step over BlackJAX's."""
+    found = of_kind(rows, "step")
+    lines = [["model", "d", "kernel", "gradients per step", "BlackJAX, µs", *VARIANTS[1:]]]
+    lines[0].append("repelled over plain")
+    for model, kernel in dict.fromkeys((row["model"], row["kernel"]) for row in found):
+        mine = {r["variant"]: r for r in found if (r["model"], r["kernel"]) == (model, kernel)}
+        unit = mine["BlackJAX"]
+        ratios = [mine[name]["ratio"] for name in VARIANTS[1:]]
+        cells = [f"{ratio:.2f}" for ratio in (*ratios, ratios[1] / ratios[0])]
+        about = [model, str(unit["dim"]), kernel, f"{unit['gradients_per_step']:.1f}"]
+        lines.append([*about, f"{unit['microseconds_per_step']:.0f}", *cells])
+    return lines
+
+
+def memory_lines(rows: list[Row]) -> list[list[str]]:
+    """A heading, and a line per size, with the peak of memory of a run."""
+    lines = [["d", "steps per chain", "kept", "size of it, MB", "peak of the run, MB", "seconds"]]
+    for row in of_kind(rows, "memory"):
+        steps = f"{row['warmup']} + {row['samples']}"
+        peak = row["megabytes"] - row["megabytes_before"]
+        sizes = [f"{row['kept_megabytes']:.3g}", f"{peak:.0f}", f"{row['seconds']:.1f}"]
+        lines.append([f"{row['dim']:,}", steps, row["keep"], *sizes])
+    return lines
+
+
+def clock_table(rows: list[Row]) -> Table:
+    """The rows of `srmc bench clock`, one line each."""
+    out = Table(box=SIMPLE_HEAD, title="Time over that of BlackJAX in the same run", **LEFT)
+    for n, column in enumerate(("", "", "seconds", "ratio")):
+        out.add_column(column, justify="left" if n < 2 else "right", no_wrap=True)
+    for row in of_kind(rows, "call"):
+        label = f"{row['library']}, {row['call']} call"
+        out.add_row(row["model"], label, f"{row['seconds']:.2f}", f"{row['ratio']:.2f}")
+    for row in of_kind(rows, "step"):
+        label = f"{row['kernel']} step, {row['variant']}"
+        micro = f"{row['microseconds_per_step']:.0f}e-6"
+        out.add_row(row["model"], label, micro, f"{row['ratio']:.2f}")
+    for row in of_kind(rows, "memory"):
+        label = f"peak {row['megabytes'] - row['megabytes_before']:.0f} MB, {row['keep']}"
+        out.add_row(f"normal-{row['dim']}", label, f"{row['seconds']:.1f}", "")
+    for row in of_kind(rows, "import"):
+        out.add_row("", f"import {row['library']}", f"{row['seconds']:.2f}", "")
+    out.caption = skipped(rows)
+    return out
+
+
+def skipped(rows: list[Row]) -> str:
+    """A sentence on libraries that are not installed, if any."""
+    names = dict.fromkeys(row["library"] for row in of_kind(rows, "skipped"))
+    return f"Not installed, and skipped: {', '.join(names)}." if names else ""
+
+
+def clock_page(rows: list[Row]) -> str:
+    """The same as Markdown."""
+    imports = ", ".join(f"{r['library']} {r['seconds']:.2f} s" for r in of_kind(rows, "import"))
+    parts = [
+        "# By the clock",
+        "Made by `srmc bench clock`.",
+        "All times of a line were taken in one run, in turn, and are given relative to BlackJAX's.",
+        f"![Times of calls and of steps over BlackJAX's]({PICTURE})",
+        "## Whole calls",
+        "Four chains of 1,000 + 1,000 NUTS steps at each library's defaults. The first call of a "
+        "library is made in a new process and compiles everything; the second follows in the same "
+        "process with another seed; for srmc, another one is made in a new process that finds "
+        "the compiled programs on disk. The unit is the first call of BlackJAX's window "
+        "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
+        "Imports are not included." + (f" They take: {imports}." if imports else ""),
+        _markdown(call_lines(rows)),
+        skipped(rows),
+        "## Single steps",
+        "Four chains, in lockstep, with the parameters that warm-up found; HMC takes 10 leapfrog "
+        "steps. The unit is the same kernel of BlackJAX. `plain` is the kernel that `srmc.sample` "
+        "runs at its defaults, `repelled` what it runs where repellence tunes itself, with one "
+        "history for all chains; `gradients alone` are as many evaluations of the log density and "
+        "its gradient as the longest chain of each step takes, and nothing else.",
+        _markdown(step_lines(rows)),
+    ]
+    if of_kind(rows, "memory"):
+        parts += [
+            "## Memory",
+            "`srmc.sample` on independent normal coordinates, four chains, in a process of its "
+            "own: the size of what is kept, and the peak of the process's memory above that of "
+            "JAX and srmc before the run.",
+            _markdown(memory_lines(rows)),
+        ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def draw_clock(rows: list[Row], folder: Path) -> None:
+    """Calls on the left, steps on the right, over BlackJAX's, on a log scale."""
+    from matplotlib.figure import Figure
+
+    panels = (
+        ("whole calls over BlackJAX's first", *_call_series(rows)),
+        ("steps over BlackJAX's", *_step_series(rows)),
+    )
+    height = max(len(labels) for _, labels, _ in panels)
+    figure = Figure(figsize=(11, 1.6 + 0.28 * height), layout="constrained")
+    for axes, (title, labels, series) in zip(figure.subplots(1, 2), panels, strict=True):
+        for (name, ratios), marker in zip(series.items(), "os^Dv<>px", strict=False):
+            axes.plot(ratios, range(len(labels)), marker, alpha=0.8, label=name)
+        axes.axvline(1.0, color="0.5", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yticks(range(len(labels)), labels, fontsize=8)
+        axes.invert_yaxis()
+        axes.grid(alpha=0.3)
+        axes.set_title(title, fontsize=9)
+        axes.legend(fontsize=7)
+    figure.savefig(folder / PICTURE, dpi=120)
+
+
+def _call_series(rows: list[Row]) -> tuple[list[str], dict[str, list[float]]]:
+    head, *lines = call_lines(rows)
+    columns = list(zip(*(line[3:] for line in lines), strict=True))
+    numbers = lambda column: [float(x) if x != "–" else float("nan") for x in column]
+    series = {name: numbers(column) for name, column in zip(head[3:], columns, strict=True)}
+    return [line[0] for line in lines], series
+
+
+def _step_series(rows: list[Row]) -> tuple[list[str], dict[str, list[float]]]:
+    _, *lines = step_lines(rows)
+    columns = zip(*(line[5:8] for line in lines), strict=True)
+    series = {n: list(map(float, c)) for n, c in zip(VARIANTS[1:], columns, strict=True)}
+    return [f"{line[0]}, {line[2]}" for line in lines], series
+
+
+def _markdown(lines: list[list[str]]) -> str:
+    rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in rows)
