@@ -39,7 +39,12 @@ def reproduce(
     with progress_bar() as show:
         for each in EXPERIMENTS if name == "all" else [name]:
             began = time.perf_counter()
-            outcome = EXPERIMENTS[each](size, seed, show)
+            try:
+                outcome = EXPERIMENTS[each](size, seed, show)
+            except ModuleNotFoundError as error:
+                fail(
+                    ValueError(f"{each} needs more packages ({error}): pip install 'srmc[images]'")
+                )
             _report.write(out, each, outcome, size, seed, time.perf_counter() - began)
             rows = _report.build(out, list(EXPERIMENTS))
     table = Table("experiment", "claim", "verdict", box=SIMPLE_HEAD)

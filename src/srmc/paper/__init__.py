@@ -9,11 +9,15 @@ from typing import Protocol
 from srmc.paper._ledger import Estimate, Outcome, Row
 from srmc.paper._progress import Progress, silent
 from srmc.paper.adaptive_alpha import adaptive_alpha
+from srmc.paper.cifar_ebm import cifar_parallel, cifar_single
 from srmc.paper.claims import claims
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
 from srmc.paper.figure2 import figure2
 from srmc.paper.mixture_cifar import mixture_cifar
+from srmc.paper.mnist_ais import mnist_ais
+from srmc.paper.mnist_mixing import mnist_mixing
+from srmc.paper.rbm import rbm
 from srmc.paper.rho import rho
 from srmc.paper.variance_laws import variance_laws
 
@@ -35,6 +39,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "variance-laws": variance_laws,
     "mixture-cifar": mixture_cifar,
     "claims": claims,
+    "mnist-mixing": mnist_mixing,
+    "mnist-ais": mnist_ais,
+    "cifar-single": cifar_single,
+    "cifar-parallel": cifar_parallel,
+    "rbm": rbm,
 }
 
 __all__ = ["EXPERIMENTS", "Estimate", "Experiment", "Outcome", "Row"]

@@ -105,7 +105,7 @@ def run(
     ) -> jax.stages.Wrapped:
         inner = jax.vmap(function, [a[1] for a in axes])
         outer = jax.vmap(inner, [a[0] for a in axes])
-        return jax.jit(outer, compiler_options=_options(plan.light))
+        return jax.jit(outer, compiler_options=compiler_options(plan.light))
 
     states = over_chains(start, (0, None), (0, 0))(settings, starts)
     program = over_chains(advance, (0, None), (0, 0), (None, 0), (None, None))
@@ -148,7 +148,7 @@ def averages(
 
 
 @functools.cache
-def _options(light: bool) -> dict[str, str | int]:
+def compiler_options(light: bool) -> dict[str, str | int]:
     """The compiler options that this backend understands: all of them, or none."""
     wanted: dict[str, str | int] = srmc.run.in_order() | (_LIGHT if light else {})
     try:

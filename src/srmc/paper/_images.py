@@ -1,11 +1,9 @@
 """Images of CIFAR-10, or synthetic images with the same spectrum if the data are not found."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 
 from srmc._types import Float
+from srmc.paper.ebm.files import found
 
 FILE = "cifar10-subset.npz"
 # Statistics of CIFAR-10: the mean of each colour, the correlations between colours, and the power
@@ -20,21 +18,13 @@ _POWER = np.array(
 )
 
 
-def _folders() -> list[Path]:
-    """The folders that are searched for data: $SRMC_DATA, then the cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "srmc"
-    given = os.environ.get("SRMC_DATA")
-    return [Path(given), cache] if given else [cache]
-
-
 def images(per_class: int, seed: int = 0) -> tuple[Float[np.ndarray, "image 3072"], str]:
     """Return images of each of ten classes, with pixels in [0, 1], and say where they are from."""
-    for folder in _folders():
-        if (folder / FILE).is_file():
-            with np.load(folder / FILE) as file:
-                x, y = file["x_train"], file["y_train"]
-            first = np.concatenate([np.flatnonzero(y == k)[:per_class] for k in range(10)])
-            return x[first].reshape(len(first), -1) / 255.0, "CIFAR-10"
+    if path := found(FILE):
+        with np.load(path) as file:
+            x, y = file["x_train"], file["y_train"]
+        first = np.concatenate([np.flatnonzero(y == k)[:per_class] for k in range(10)])
+        return x[first].reshape(len(first), -1) / 255.0, "CIFAR-10"
     note = (
         f"synthetic images with the spectrum of CIFAR-10; to use the real images, put {FILE}, with "
         "arrays x_train (n, 32, 32, 3) and y_train, into $SRMC_DATA or ~/.cache/srmc"

@@ -1,5 +1,7 @@
 """Estimates with standard errors from replicates, and the running error of a mean."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from srmc._types import Bool, Float
@@ -85,3 +87,21 @@ def running_errors(
         means = np.cumsum(x, axis=-2) / np.arange(1, x.shape[-2] + 1)[:, None]
         errors: Float[np.ndarray, "*batch block"] = np.sum((means - truth) ** 2, axis=-1)
         return errors
+
+
+def jackknife(measure: Callable[[Bool[np.ndarray, " replicate"]], float], count: int) -> Estimate:
+    """A function of the replicates that a mask keeps, and its error by leaving out one at a time.
+
+    >>> x = np.array([1.0, 2.0, 6.0])
+    >>> jackknife(lambda keep: float(x[keep].mean()), 3) == mean(x)
+    True
+    """
+    everyone = np.ones(count, bool)
+    left_out = np.array([measure(np.arange(count) != n) for n in range(count)])
+    error = np.sqrt((count - 1) / count * np.sum((left_out - left_out.mean()) ** 2))
+    return Estimate(float(measure(everyone)), float(error))
+
+
+def lower(a: Estimate, b: Estimate) -> bool:
+    """Whether `a` is below `b` by two standard errors, for independent estimates."""
+    return b.value - a.value > 2 * float(np.hypot(a.error, b.error))

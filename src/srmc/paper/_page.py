@@ -69,7 +69,7 @@ def count(rows: Sequence[LedgerRow]) -> str:
 
     own = [row for row in rows if row["paper"] == NOT_IN_THE_PAPER]
     text = "Claims of the paper: " + verdicts([row for row in rows if row not in own])
-    return text + (f". Our own claims about alpha=auto: {verdicts(own)}" if own else "")
+    return text + (f". Our own claims: {verdicts(own)}" if own else "")
 
 
 def markdown(rows: Sequence[LedgerRow]) -> str:
