@@ -16,11 +16,11 @@ from fake_stan import FakeStan
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-HERE = [name for name in PAGES if name.startswith(("tutorials/", "howto/"))]
+HERE = [name for name in PAGES if name.startswith(("tutorials/", "howto/", "images"))]
 # Run by other tests.
 ELSEWHERE = {"discrete.md", "fields.md", "improve.md", "rebalance.md", "sampling.md"}
 ELSEWHERE |= {"tempering.md", "theory.md"}
-NEEDS = {"tutorials/pymc.md": "pymc", "tutorials/numpyro.md": "numpyro"}
+NEEDS = {"tutorials/pymc.md": "pymc", "tutorials/numpyro.md": "numpyro", "images.md": "equinox"}
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def noharm(
     ] = None,
     replicates: Annotated[int, typer.Option(min=2)] = 64,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    quick: Annotated[bool, typer.Option(help="Two targets and kernels, short runs.")] = False,
+    quick: Annotated[bool, typer.Option(help="One target, two kernels, short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of repelled kernels relative to plain ones, at equal cost, on many targets."""
