@@ -57,16 +57,14 @@ def test_z_scores_have_a_line_for_each_posterior():
     assert "| p | 2 | full-5 | 1.00 | 1.00 | 0.01 |" in calibration_page([row])
 
 
-def test_the_quick_stream_has_a_row_for_each_target(tmp_path):
+def test_the_quick_stream_has_errors_below_those_of_the_plain_run(tmp_path):
     rows, page = tmp_path / "rows.json", tmp_path / "page.md"
     args = ["bench", "streaming", "--quick", "--out", str(rows), "--page", str(page)]
     out = CliRunner().invoke(app, args)
     assert out.exit_code == 0, out.output
-    found = json.loads(rows.read_text())
-    assert [row["target"] for row in found] == list(streaming.TARGETS)
-    for row in found:
-        sides = row["sides"]
-        assert sides["control variates"]["mean"] < sides["plain"]["mean"]
+    (row,) = json.loads(rows.read_text())
+    errors = [row["sides"][side]["mean"] for side in streaming.SIDES]
+    assert max(errors[1:]) < errors[0]
     assert "log gamma, d = 64" in page.read_text()
 
 
