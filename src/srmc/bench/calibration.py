@@ -131,6 +131,7 @@ def ranks(model: Generative, data_sets: int, seed: int = 0) -> dict[str, Any]:
                 report=True,
                 progress=False,
             )
+        assert not isinstance(report, list)
         forms.append(report.form)
         for side, points in (("plain", x), ("rebalanced", moved)):
             found[side].append(rank(true, points))
