@@ -15,6 +15,7 @@ from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched
+from srmc.after.foresee import regression
 from srmc.after.given import like, take
 from srmc.after.report import Expected, Report, expect, left, nothing, residual
 from srmc.after.solve import Solved, apply, solve
@@ -280,10 +281,11 @@ def _first_that_converges(
 ) -> tuple[tuple[Form, Solved, Expected] | None, str]:
     """The first form whose residual falls enough, and why others before it were not taken."""
     reasons: list[str] = []
+    foresee = regression(at, at.standardise(part.x), part.s * at.scale)
     for candidate in _candidates(form, *part.x.shape):
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
-        every = _every(candidate, part.chains, expected) if thinned else 1
-        solved = solve(at, candidate, part.x, part.s, score, every)
+        count = _again(candidate, part.chains, expected, foresee is not None) if thinned else None
+        solved = solve(at, candidate, part.x, part.s, score, count, foresee)
         farthest = _farthest(at, solved, part.x)
         if form != "auto" or (solved.reduction < CONVERGED and farthest < FARTHEST):
             return (candidate, solved, expected), "; ".join(reasons)
@@ -301,22 +303,27 @@ def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
     return float(np.max(moves))
 
 
-def _every(form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected) -> int:
-    """One in how many draws are scored again in each iteration.
+def _again(
+    form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected, foreseen: bool
+) -> int:
+    """How many draws are scored again in each iteration.
 
     The noise that this leaves, over what would have been left otherwise, is about the number of
-    features over that of the draws. Where features explain little, much is left anyway. Of sticky
-    chains some draws per correlation time tell as much as all.
+    features over that of the draws. Where features explain little, much is left anyway; where
+    changes are foreseen, there is little noise. Of sticky chains some draws per correlation time
+    tell as much as all.
     """
     num_features, count = form.size(chains.shape[2]), chains[..., 0].size
     fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
-    if form.products:  # far from a Gaussian, where features are heavy
-        wanted = max(16 * num_features, min(count / 2, fresh), SCORED)
+    if foreseen:
+        wanted = max(2 * num_features, min(count / 4, fresh), SCORED)
+    elif form.products:  # far from a Gaussian, where features are heavy
+        wanted = max(8 * num_features, min(count / 4, fresh), SCORED)
     elif np.mean(expected) > LITTLE:
         wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
     else:
         wanted = max(4 * num_features, min(count / 2, fresh), SCORED)
-    return max(1, int(count / wanted))
+    return int(min(count, np.ceil(wanted)))
 
 
 def complaints(parts: list[Rebalanced]) -> list[str]:

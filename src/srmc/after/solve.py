@@ -1,7 +1,8 @@
 """The fixed point of repellence: a map under which the mean of every Stein feature is 0.
 
-Each iteration takes the step of `newton` from the means of the features, and Anderson acceleration
-learns what that misses.
+A step is that of `newton` from the means of the features, and Anderson acceleration learns what it
+misses. Where changes of scores can be foreseen (see `foresee`), several steps are taken before
+draws are scored again.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc._types import Bool
+from srmc._types import Bool, Int
+from srmc.after.foresee import Regression
 from srmc.after.newton import newton
 from srmc.after.transport import (
     Coordinates,
@@ -24,6 +26,11 @@ from srmc.after.transport import (
 MEMORY = 5  # iterations that Anderson acceleration remembers
 ITERATIONS = 6  # at most
 ENOUGH = 0.06  # residual over that before the first move, at which the iteration ends
+FORESEEN = 10  # steps at most before draws are scored again, where scores are foreseen,
+CLEAR = 0.03  # or until so much of the residual is left
+WORTH = 0.5  # what may be left of it for such steps to be taken
+STALLED = 0.8  # what is left of it in truth, at which they end
+TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
 BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
 ROWS_AT_ONCE = 2**22  # numbers of draws whose features are evaluated together
 
@@ -60,63 +67,119 @@ class Solved(NamedTuple):
 
 
 def solve(
-    at: Coordinates, form: Form, x: Rows, s: Rows, score: ScoreRows, every: int = 1
+    at: Coordinates,
+    form: Form,
+    x: Rows,
+    s: Rows,
+    score: ScoreRows,
+    count: int | None = None,
+    foresee: Regression | None = None,
 ) -> Solved:
-    """Find the map of this form for draws x with scores s, scoring one in `every` draws again.
+    """Find the map of this form for draws x with scores s, scoring `count` of them again.
 
     The mean of a feature over all moved draws is its mean before the move, which the scores at
-    hand give, plus the mean of its change. The change is small, so that some draws suffice for it.
+    hand give, plus the mean of its change. The change is small, or foreseen, so that some draws
+    suffice for it.
     """
-    features = _Features(at, no_move(form, x.shape[1]), x, s, every)
-    x, s = x[::every], s[::every]
-    z, weights = at.standardise(x), features.like
-    damping = 1.0
+    some = _spread(len(x), len(x) if count is None else count)
+    features = _Features(at, no_move(form, x.shape[1]), x, s, some, foresee)
+    z, like, norm = at.standardise(x), features.like, features.norm
     stays = ~np.all(np.isfinite(s), axis=1)
-    history: list[tuple[np.ndarray, np.ndarray]] = []
-    residual = before = best = features.mean(z, s)
-    best_weights, moved, w = weights, x, weights.flat()
-    best_moved, best_scores = x, s
-    iterations = 0
-    size, norm = features.size, features.norm
-    while iterations < ITERATIONS and norm(best) > ENOUGH * norm(before) and not np.all(stays):
-        history = [*history[-MEMORY + 1 :], (w, damping * features.newton(residual.flat()))]
-        w, now = _bounded(at, weights, z, w, _accelerated(history, size) - w, moved, stays)
-        moved = np.where(stays[:, None], x, at.restore(now))
-        scores = score(moved)
+    at_first = _Point(like.flat(), z, s[some], features.mean(z, s[some]))
+    now = best = at_first
+    steps, iterations = _Steps(features, z, stays, foresee is not None), 0
+    enough = ENOUGH * norm(at_first.residual)
+    while iterations < ITERATIONS and norm(best.residual) > enough and not np.all(stays):
+        w, moved = steps.next(now)
+        scores = score(at.restore(moved[some]))
         iterations += 1
-        lost = ~np.all(np.isfinite(scores), axis=1) & ~stays
+        lost = ~np.all(np.isfinite(scores), axis=1) & ~stays[some]
         if np.any(lost):
-            stays |= lost
-            moved = np.where(stays[:, None], x, moved)
-        scores = np.where(stays[:, None], s, scores)
-        residual = features.mean(at.standardise(moved), scores)
-        if norm(residual) < norm(best):
-            best, best_weights, best_moved, best_scores = residual, weights.like(w), moved, scores
-        elif norm(residual) > 4 * norm(best):
-            # too far: go back, and forget what led here
-            w, moved, residual, history = best_weights.flat(), best_moved, best, []
-            damping = damping / 2
-    unit = lambda r: r.like(r.flat() / size)
-    noise = features.noise(at.standardise(best_moved), best_scores)
-    return Solved(best_weights, stays, unit(before), unit(best), unit(noise), iterations)
+            stays[some[lost]] = True
+            moved = np.where(stays[:, None], z, moved)
+        scores = np.where(stays[some, None], s[some], scores)
+        now = _Point(w, moved, scores, features.mean(moved, scores))
+        left = norm(now.residual) / norm(best.residual)
+        best = now if left < 1 else best
+        if steps.foresees and left > STALLED and iterations > 1:
+            break
+        if left > (1 if steps.foresees else TOO_FAR):
+            steps.retreat()
+            now = best
+    unit = lambda r: r.like(r.flat() / features.size)
+    noise = features.noise(best.z, best.scores)
+    before, after, noise = map(unit, (at_first.residual, best.residual, noise))
+    return Solved(like.like(best.w), stays[some], before, after, noise, iterations)
 
 
-def _bounded(
-    at: Coordinates,
-    like: Weights,
-    z: Rows,
-    w: np.ndarray,
-    step: np.ndarray,
-    moved: Rows,
-    stays: Bool[np.ndarray, " m"],
-) -> tuple[np.ndarray, Rows]:
-    """The weights after a step that is shortened if it is bold, and where they move draws z."""
-    while True:
-        now = apply(at, like.like(w + step), z)
-        length = np.sqrt(np.mean((now - at.standardise(moved))[~stays] ** 2))
-        if not length > BOLD:  # also where it overflows, which the scores will tell
-            return w + step, now
-        step = step * (0.9 * BOLD / length)
+class _Point(NamedTuple):
+    """Weights, draws z under their map, scores of some, and the means of the features."""
+
+    w: np.ndarray
+    z: Rows
+    scores: Rows
+    residual: Weights
+
+
+class _Steps:
+    """Where to go next: by foreseen scores as long as that works, then step by step."""
+
+    def __init__(
+        self, features: "_Features", z: Rows, stays: Bool[np.ndarray, " n"], foresees: bool
+    ) -> None:
+        self._features, self._z, self._stays, self.foresees = features, z, stays, foresees
+        self._damping, self._history = 1.0, list[tuple[np.ndarray, np.ndarray]]()
+
+    def next(self, now: _Point) -> tuple[np.ndarray, Rows]:
+        """The next weights, and the draws under their map."""
+        if self.foresees:
+            found = self._foreseen(now)
+            if found is not None:
+                return found
+            self.foresees = False
+        step = self._damping * self._features.newton(now.residual.flat())
+        self._history = [*self._history[-MEMORY + 1 :], (now.w, step)]
+        return self._after(self._history, now.z)
+
+    def retreat(self) -> None:
+        """The last step went too far: forget what led there, and be careful."""
+        if not self.foresees:
+            self._damping /= 2
+        self.foresees, self._history = False, []
+
+    def _foreseen(self, now: _Point) -> tuple[np.ndarray, Rows] | None:
+        """Several steps without scores; None if they lead nowhere."""
+        features, (w, z, _, residual) = self._features, now
+        surprise = residual.flat() - features.foreseen(z).flat()
+        first = least = features.norm(residual)
+        best, history = None, list[tuple[np.ndarray, np.ndarray]]()
+        for _ in range(FORESEEN):
+            history = [*history[-MEMORY + 1 :], (w, features.newton(residual.flat()))]
+            w, z = self._after(history, z)
+            residual = residual.like(features.foreseen(z).flat() + surprise)
+            if features.norm(residual) < least:
+                best, least = (w, z), features.norm(residual)
+            if least < CLEAR * first:
+                break
+        return best if least < WORTH * first else None
+
+    def _after(
+        self, history: list[tuple[np.ndarray, np.ndarray]], z: Rows
+    ) -> tuple[np.ndarray, Rows]:
+        """The weights after a step that is shortened if it is bold, and the draws, now at z."""
+        features, w = self._features, history[-1][0]
+        step = _accelerated(history, features.size) - w
+        while True:
+            moved = apply(features.at, features.like.like(w + step), self._z)
+            length = np.sqrt(np.mean((moved - z)[~self._stays] ** 2))
+            if not length > BOLD:  # also where it overflows, which the scores will tell
+                return w + step, np.where(self._stays[:, None], self._z, moved)
+            step = step * (0.9 * BOLD / length)
+
+
+def _spread(total: int, count: int) -> Int[np.ndarray, " m"]:
+    """So many rows of all, at equal distances."""
+    return np.arange(count) * total // count
 
 
 def apply(at: Coordinates, weights: Weights, z: Rows) -> Rows:
@@ -125,42 +188,74 @@ def apply(at: Coordinates, weights: Weights, z: Rows) -> Rows:
 
 
 class _Features:
-    """Means of features over all moved draws, from the change at one in `every` of them."""
+    """Means of features over all moved draws, of which `some` are scored again."""
 
-    def __init__(self, at: Coordinates, like: Weights, x: Rows, s: Rows, every: int) -> None:
-        self._at, self.like, self._thinned = at, like, every > 1
-        self.size, self.newton = newton(at, like, at.standardise(x), s * at.scale)
-        self._unknown = ~np.all(np.isfinite(s[::every]), axis=1)  # these tell nothing
-        self._offset, self._start = np.zeros(len(self.size)), at.standardise(x[::every])
-        self._scores = s[::every]
-        if self._thinned:
-            unknown = ~np.all(np.isfinite(s), axis=1)
-            everywhere = _mean(at, like, at.standardise(x), s * at.scale, unknown)
-            self._offset = everywhere.flat() - self.mean(self._start, self._scores).flat()
+    def __init__(
+        self,
+        at: Coordinates,
+        like: Weights,
+        x: Rows,
+        s: Rows,
+        some: Int[np.ndarray, " m"],
+        foresee: Regression | None,
+    ) -> None:
+        self.at, self.like, self._some, self._foresee = at, like, some, foresee
+        self._z, self._s = at.standardise(x), s * at.scale
+        self.size, self.newton = newton(at, like, self._z, self._s)
+        self._thinned = len(some) < len(x)
+        self._rest = self._s  # of scores, beside the regression
+        if foresee is not None:
+            parts = [self._s[rows] - foresee(self._z[rows]) for rows in _blocks(x)]
+            self._rest = np.concatenate(parts)
+        self._start = None if foresee is not None else self._mean(np.arange(len(x)), self._z)
 
-    def mean(self, z: Rows, s: Rows) -> Weights:
-        """The means over all draws, if the draws of the part are at z with scores s."""
-        part = _mean(self._at, self.like, z, s * self._at.scale, self._unknown)
-        return self.like.like(part.flat() + self._offset)
+    def mean(self, z: Rows, scores: Rows) -> Weights:
+        """The means over all draws, now at z, if some of them have these scores."""
+        if not self._thinned:
+            return self._mean(self._some, z, scores)
+        surprise = self._surprise(z, scores, slice(None))
+        return self.like.like(self.foreseen(z).flat() + surprise)
+
+    def foreseen(self, z: Rows) -> Weights:
+        """The means over all draws, now at z, with scores as they are foreseen."""
+        return self._start or self._mean(np.arange(len(z)), z)
 
     def norm(self, means: Weights) -> float:
         """The norm of means in units of the features' standard deviations."""
         return float(np.linalg.norm(means.flat() / self.size))
 
-    def noise(self, z: Rows, s: Rows) -> Weights:
-        """The error of the means, from halves of the part."""
-        if not self._thinned or len(z) < 4:
+    def noise(self, z: Rows, scores: Rows) -> Weights:
+        """The error of the means, from halves of the draws that were scored."""
+        if not self._thinned or len(scores) < 4:
             return self.like
+        one, two = (self._surprise(z, scores, slice(k, None, 2)) for k in (0, 1))
+        return self.like.like((one - two) / 2)
 
-        def change(half: slice) -> np.ndarray:
-            s_now, s_then = (v[half] * self._at.scale for v in (s, self._scores))
-            there = _mean(self._at, self.like, z[half], s_now, self._unknown[half])
-            here = _mean(self._at, self.like, self._start[half], s_then, self._unknown[half])
-            changed: np.ndarray = there.flat() - here.flat()
-            return changed
+    def _surprise(self, z: Rows, scores: Rows, part: slice) -> np.ndarray:
+        """The means over some draws with these scores, minus what was foreseen of them."""
+        some = self._some[part]
+        surprise: np.ndarray = self._mean(some, z, scores[part]).flat() - self._mean(some, z).flat()
+        return surprise
 
-        halves = change(slice(0, None, 2)) - change(slice(1, None, 2))
-        return self.like.like(halves / 2)
+    def _mean(self, some: Int[np.ndarray, " m"], z: Rows, scores: Rows | None = None) -> Weights:
+        """The means over some draws, now at z, with these scores or those that are foreseen.
+
+        Without a regression nothing is foreseen to change. Draws without scores are left out.
+        """
+        total, count = np.zeros_like(self.size), 0
+        for block in _blocks(z[some]):
+            rows = some[block]
+            here, s = z[rows], self._rest[rows]
+            known = np.all(np.isfinite(s), axis=1)
+            if scores is not None:
+                s = scores[block] * self.at.scale
+            elif self._foresee is None:
+                here = self._z[rows]
+            else:
+                s = s + self._foresee(here)
+            total += total_features(self.at, self.like, here[known], s[known]).flat()
+            count += int(np.sum(known))
+        return self.like.like(total / max(count, 1))
 
 
 def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray) -> np.ndarray:
@@ -175,20 +270,6 @@ def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray)
     gamma = np.linalg.lstsq(scaled, step * size, rcond=1e-6)[0]
     following = following - (dw + df) @ gamma
     return following
-
-
-def _mean(
-    at: Coordinates, like: Weights, z: Rows, s: Rows, unknown: Bool[np.ndarray, " n"]
-) -> Weights:
-    """The means of all features over the draws that have scores."""
-    total, count = None, 0
-    for rows in _blocks(z):
-        use = ~unknown[rows]
-        part = total_features(at, like, z[rows][use], s[rows][use]).flat()
-        total = part if total is None else total + part
-        count += int(np.sum(use))
-    assert total is not None
-    return like.like(total / max(count, 1))
 
 
 def _blocks(z: Rows) -> list[slice]:

@@ -1,0 +1,72 @@
+"""How scores change when draws move a little, from a regression of the scores on the draws.
+
+The score of a draw that moved from z to z' is foreseen as s + g(z') - g(z). On a Gaussian that is
+exact, and near one it is close: then the means of features over moved draws can be computed without
+gradients, but for a small correction, which some draws suffice for.
+"""
+
+import numpy as np
+
+from srmc._types import Float
+from srmc.after.transport import FAR, Coordinates, Rows
+
+GOOD = 0.9  # share of the squared scores that a regression must explain, at draws not in it
+DRAWS_PER_TERM = 4  # at least
+RIDGE = 1e-3
+NUMBERS = 2**23  # draws times terms in a regression, at most
+
+
+class Regression:
+    """Scores as a linear function of draws, as on a Gaussian, plus polynomials.
+
+    These are products of two coordinates, and cubes, if there are draws enough; otherwise powers
+    of each coordinate alone, up to cubes.
+    """
+
+    def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
+        self._at, dim = at, z.shape[1]
+        terms = 1 + 2 * dim + dim * (dim + 1) // 2
+        self._crossed = len(z) >= DRAWS_PER_TERM * terms
+        some = slice(None, None, 1 + len(z) * (terms if self._crossed else 4 * dim) // NUMBERS)
+        z, rest = z[some], s[some] - self._linear(z[some])
+        phi = self._terms(z)
+        if self._crossed:
+            gram, right = phi.T @ phi, phi.T @ rest
+        else:
+            gram, right = np.einsum("knd,lnd->dkl", phi, phi), np.einsum("knd,nd->dk", phi, rest)
+            right = right[..., None]
+        ridge = RIDGE * len(z) * np.eye(gram.shape[-1])
+        self._coefficients = np.linalg.solve(gram + ridge, right)
+
+    def __call__(self, z: Rows) -> Rows:
+        terms, found = self._terms(z), self._linear(z)
+        if self._crossed:
+            found += terms @ self._coefficients
+        else:
+            found += np.einsum("knd,dk->nd", terms, self._coefficients[..., 0])
+        return found
+
+    def _linear(self, z: Rows) -> Rows:
+        s: Rows = -np.clip(z, -FAR, FAR)
+        return s if self._at.inverse is None else s @ self._at.inverse @ self._at.inverse
+
+    def _terms(self, z: Rows) -> Float[np.ndarray, "..."]:
+        cut = np.clip(z, -FAR, FAR)
+        if not self._crossed:
+            return np.stack([np.ones_like(cut), cut, cut**2, cut**3])
+        i, j = np.triu_indices(z.shape[1])
+        return np.concatenate([np.ones((len(z), 1)), cut, cut**3, cut[:, i] * cut[:, j]], axis=1)
+
+
+def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:
+    """The regression of scores s on draws z, or None if it explains too little of them."""
+    known = np.all(np.isfinite(s), axis=1)
+    z, s = z[known], s[known]
+    halves = [slice(0, None, 2), slice(1, None, 2)]
+    if len(z) < 16:
+        return None
+    errors = [
+        np.sum((s[there] - Regression(at, z[here], s[here])(z[there])) ** 2)
+        for here, there in (halves, halves[::-1])
+    ]
+    return Regression(at, z, s) if sum(errors) < (1 - GOOD) * np.sum(s**2) else None
