@@ -155,7 +155,8 @@ def test_a_numpyro_model_compiles_nothing_for_other_data(names, alpha):
     equal(result.draws, fresh.draws)
     slope, line = result.draws["slope"][0, 0], result.draws["line"][0, 0]
     np.testing.assert_allclose(line, slope * SECOND[:, 0], rtol=1e-5)
-    assert of_numpyro(second | {"degree": 2}, alpha=alpha).draws["slope"].shape == (2, 100, 2)
+    two = as_problem(Model(regression, data=second | {"degree": 2}))
+    assert two.starts(jax.random.key(0), 3)["slope"].shape == (3, 2)
 
 
 def test_a_numpyro_model_is_that_of_numpyro():

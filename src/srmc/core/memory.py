@@ -12,6 +12,7 @@ from srmc._types import Array, Bool, Feature, Float, Int, KernelInfo, KernelStat
 from srmc.core import history
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, as_strength
+from srmc.core.sums import sums
 from srmc.core.target import like
 
 
@@ -121,7 +122,7 @@ class Memory(NamedTuple):
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
         theta = history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
-        alignment = jnp.abs(optax.tree.vdot(self.precondition(theta), feature))
+        alignment = jnp.abs(jnp.sum(sums(*_products(self.precondition(theta), feature))))
         exponent = state.alpha * alignment
         seen = Seen(state.step + 1, gamma, exponent, valid & inside, size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
@@ -139,8 +140,13 @@ class Memory(NamedTuple):
 
 def relative_size(precondition: Callable[[Feature], Feature], feature: Feature) -> Float[Array, ""]:
     """`(A phi)·phi` over the number of entries, the largest over the leaves of phi."""
-    products = jax.tree.map(lambda a, b: jnp.mean(a * b), precondition(feature), feature)
-    return jnp.max(jnp.stack(jax.tree.leaves(products)))
+    products = _products(precondition(feature), feature)
+    counts = jnp.asarray([product.size for product in products], products[0].dtype)
+    return jnp.max(sums(*products) / counts)
+
+
+def _products(a: Feature, b: Feature) -> list[Array]:
+    return jax.tree.leaves(jax.tree.map(jnp.multiply, a, b))
 
 
 def make_memory(

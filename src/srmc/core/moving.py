@@ -54,28 +54,24 @@ def _seen(
     seldom = parts.feedback_every > 1
     value_at_base = inner_state.logdensity if caches(inner_state, "logdensity") else -jnp.inf
     floor = jnp.asarray(value_at_base - 10 - optax.tree.size(inner_state.position))
-
-    def evaluate(
-        operand: tuple[Position, Array, Feature, Array],
-    ) -> tuple[Position, Array, Feature, Array]:
-        x, floor, _, _ = operand
-        value, score = jax.value_and_grad(parts.target)(x)
-        feature = parts.surrogate.field.feature(x, score)
-        inside = jnp.isfinite(value) & (value > floor)
-        if seldom:
-            inside &= all_finite(feature)  # it serves for many steps
-        return x, floor, feature, inside
-
-    operand = moved, floor, state.feature, state.is_inside
-    looks = _looks(parts, state)
-    if parts.memory.updates_at_each_step and not seldom:
-        _, _, feature, inside = evaluate(operand)
-    else:
-        _, _, feature, inside = when(looks, evaluate, operand)
     at_base = parts.cached_feature(inner_state, optax.tree.zeros_like(state.theta))
-    feedback = state.feedback
+
+    def evaluate(_: tuple[Feature, Array]) -> tuple[Feature, Array]:
+        value, score = jax.value_and_grad(parts.target)(moved)
+        feature = parts.surrogate.field.feature(moved, score)
+        return feature, jnp.isfinite(value) & (value > floor)
+
+    def compare(seen: tuple[Feature, Array]) -> tuple[Feature, Array]:
+        feature, inside = evaluate(seen)
+        inside &= all_finite(feature)  # it serves for many steps
+        return optax.tree.where(inside, optax.tree.sub(feature, at_base), seen[0]), inside
+
+    feedback, looks = state.feedback, _looks(parts, state)
     if seldom:
-        fresh = optax.tree.sub(feature, at_base)
-        feedback = optax.tree.where(looks & inside, fresh, feedback)
+        feedback, inside = when(looks, compare, (feedback, state.is_inside))
         feature = optax.tree.add(at_base, feedback)
+    elif parts.memory.updates_at_each_step:
+        feature, inside = evaluate((state.feature, state.is_inside))
+    else:
+        feature, inside = when(looks, evaluate, (state.feature, state.is_inside))
     return optax.tree.where(inside, feature, at_base), inside, feedback

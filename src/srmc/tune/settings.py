@@ -65,10 +65,13 @@ def guarded_by(
 def _bounded(field: Field, factors: Feature) -> Field:
     """The field, with features clipped at `rule.CLIPPED` times their root mean square."""
     most = rule.CLIPPED
+    sizes = jax.tree.map(_size, factors)
 
     def feature(x: Position, s: Score) -> Feature:
-        clip = lambda f, a: jnp.clip(f, -most * _size(a, f), most * _size(a, f))
-        return jax.tree.map(clip, field.feature(x, s), factors)
+        clip = lambda f, size: jnp.clip(
+            f, -most * size.astype(f.dtype), most * size.astype(f.dtype)
+        )
+        return jax.tree.map(clip, field.feature(x, s), sizes)
 
     bounded = field._replace(feature=feature, total=None)
     quickly = field.total
@@ -77,8 +80,8 @@ def _bounded(field: Field, factors: Feature) -> Field:
 
     def total(xs: Position, ss: Score, shares: Array) -> tuple[Feature, Feature]:
         quick, largest = quickly(xs, ss, shares)
-        is_small = lambda size, factor: size <= most * jnp.min(_size(factor, size))
-        small = jax.tree.map(is_small, largest, factors)
+        is_small = lambda bound, size: bound <= most * jnp.min(size).astype(bound.dtype)
+        small = jax.tree.map(is_small, largest, sizes)
         within = jnp.all(jnp.stack(jax.tree.leaves(small)))
         slow = lambda: total_feature(bounded, xs, ss, shares)
         return jax.lax.cond(within, lambda: quick, slow), largest
@@ -86,6 +89,6 @@ def _bounded(field: Field, factors: Feature) -> Field:
     return bounded._replace(total=total)
 
 
-def _size(factor: Array, like: Array) -> Array:
+def _size(factor: Array) -> Array:
     """The root mean square of a feature with this factor; 1 where it does not act."""
-    return jnp.where(factor > 0, jnp.where(factor > 0, factor, 1.0) ** -0.5, 1.0).astype(like.dtype)
+    return jnp.where(factor > 0, jnp.where(factor > 0, factor, 1.0) ** -0.5, 1.0)
