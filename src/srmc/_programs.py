@@ -104,6 +104,8 @@ def pinned(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
     variable. If the function cannot be traced without the values of its data, these become
     constants, of a function that is known to nobody.
     """
+    if not callable(function):
+        return function  # who calls it next will say so
     code, data = parted(function)
     try:
         traced = jax.make_jaxpr(lambda data, *args: code(data)(*args))(data, *examples)

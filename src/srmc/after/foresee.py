@@ -20,7 +20,7 @@ class Regression:
     """Scores as a linear function of draws, as on a Gaussian, plus polynomials.
 
     These are products of two coordinates, and cubes, if there are draws enough; otherwise powers
-    of each coordinate alone, up to cubes.
+    of each coordinate alone, up to cubes; all of coordinates cut at ±3.
     """
 
     def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
@@ -47,8 +47,7 @@ class Regression:
         return found
 
     def _linear(self, z: Rows) -> Rows:
-        s: Rows = -np.clip(z, -FAR, FAR)
-        return s if self._at.inverse is None else s @ self._at.inverse @ self._at.inverse
+        return -z if self._at.inverse is None else -(z @ self._at.inverse) @ self._at.inverse
 
     def _terms(self, z: Rows) -> Float[np.ndarray, "..."]:
         cut = np.clip(z, -FAR, FAR)

@@ -90,7 +90,10 @@ def solve(
     steps, iterations = _Steps(features, z, stays, foresee is not None), 0
     enough = ENOUGH * norm(at_first.residual)
     while iterations < ITERATIONS and norm(best.residual) > enough and not np.all(stays):
-        w, moved = steps.next(now)
+        step = steps.next(now)
+        if step is None:
+            break
+        w, moved = step
         scores = score(at.restore(moved[some]))
         iterations += 1
         lost = ~np.all(np.isfinite(scores), axis=1) & ~stays[some]
@@ -130,11 +133,11 @@ class _Steps:
         self._features, self._z, self._stays, self.foresees = features, z, stays, foresees
         self._damping, self._history = 1.0, list[tuple[np.ndarray, np.ndarray]]()
 
-    def next(self, now: _Point) -> tuple[np.ndarray, Rows]:
-        """The next weights, and the draws under their map."""
+    def next(self, now: _Point) -> tuple[np.ndarray, Rows] | None:
+        """The next weights, and the draws under their map; None if nothing more is foreseen."""
         if self.foresees:
             found = self._foreseen(now)
-            if found is not None:
+            if found is not None or np.any(now.w):
                 return found
             self.foresees = False
         step = self._damping * self._features.newton(now.residual.flat())

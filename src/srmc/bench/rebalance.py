@@ -15,6 +15,8 @@ from srmc.bench.study import Case, Flat, Replicate, flatten
 from srmc.bench.targets import TARGETS
 from srmc.targets import Target
 
+FEWEST = 20  # draws of a run that is shortened
+
 
 def rebalance(
     targets: Sequence[str] | None = None,
@@ -55,10 +57,7 @@ def compare(
     costs = []
     for x, s, cost in plain_runs(flat, case, num_chains, replicates, seed):
         moved, report = rebalanced(flat, case, x, s)
-        # As many draws as the plain run affords, rebalancing included.
-        share = cost / (cost + report.gradients / num_chains)
-        less = max(20, int(share * case.num_samples))
-        fewer, _ = rebalanced(flat, case, x[:, :less], s[:, :less])
+        fewer = _affordable(flat, case, x, s, cost, report)
         sides = {
             "plain": _errors(x, truth),
             "rebalanced": _errors(moved, truth),
@@ -91,6 +90,21 @@ def compare(
             for side, found in by_name.items()
         },
     }
+
+
+def _affordable(
+    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float, report: srmc.Rebalancing
+) -> np.ndarray:
+    """As many draws as the plain run affords, at `cost` gradients per chain, all included."""
+    num_chains, total = x.shape[:2]
+    less = int(total * cost / (cost + report.gradients / num_chains))
+    while True:
+        less = max(less, FEWEST)
+        fewer, report = rebalanced(flat, case, x[:, :less], s[:, :less])
+        spent = cost * less / total + report.gradients / num_chains
+        if spent <= 1.01 * cost or less == FEWEST:
+            return fewer
+        less = int(less * min(0.97, cost / spent))
 
 
 def _weights(x: np.ndarray, s: np.ndarray) -> np.ndarray:

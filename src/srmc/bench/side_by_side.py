@@ -89,9 +89,7 @@ def compare(
     runs = rivals.run(
         sampler, posterior, key, starts(truth, replicates, seed), num_warmup, num_samples
     )
-    length, spent_by_plain = runs.draws.shape[1], float(np.mean(runs.gradients))
-    _, report = _rebalanced(posterior, runs.draws[0], runs.scores[0])
-    affordable = max(20, int(length * spent_by_plain / (spent_by_plain + report.gradients)))
+    length, affordable = runs.draws.shape[1], _affordable(posterior, runs)
     sides = {side: Errors(truth) for side in ("plain", "control variates", "rebalanced")}
     seconds, spent, forms, orders = [], [], [], []
     for x, s in zip(runs.draws, runs.scores, strict=True):
@@ -134,6 +132,17 @@ def compare(
         "truth": {"source": truth.source, "errors": truth.errors},
         "errors": {side: errors.row(sides["plain"]) for side, errors in sides.items()},
     }
+
+
+def _affordable(posterior: Posterior, runs: rivals.Runs) -> int:
+    """As many draws as take the gradients of a plain run, rebalancing included, in the first."""
+    x, s, budget = runs.draws[0], runs.scores[0], float(np.mean(runs.gradients))
+    less = length = len(x)
+    for _ in range(3):
+        _, report = _rebalanced(posterior, x[:less], s[:less])
+        spent = budget * less / length + report.gradients
+        less = max(20, min(length, int(less * budget / spent)))
+    return less
 
 
 def _rebalanced(posterior: Posterior, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Any]:
