@@ -39,7 +39,8 @@ def _labels(labels: str, between: str) -> str:
 
 
 def _cells(entry: Entry, rows: Sequence[LedgerRow]) -> tuple[str, ...]:
-    keys = {*entry.labels.split(), *entry.sections.split()}
+    labels = [x for x in entry.labels.split() if x.split(":")[0] not in ("sec", "subsec", "app")]
+    keys = {*labels, *entry.sections.split()}
     mine = [row for row in rows if keys & {part.strip() for part in row["where"].split(",")}]
     verdicts = Counter(row["verdict"] for row in mine)
     order = [v for v in ("reproduced", "partly", "not") if v in verdicts]

@@ -1,6 +1,7 @@
 """The picture of the mixture of images."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,6 +42,11 @@ def _draw_target(axis: Axes, runs: Mapping[str | float, Sequence[Coverage]]) -> 
         at = np.unique(np.geomspace(1, len(each[0].found), 80).astype(int))
         for n, c in enumerate(each):
             label = str(name) if n == 0 else None
-            look = {"color": COLOURS[name], "ls": LINES[name], "lw": 1.4, "alpha": 0.8}
+            look: dict[str, Any] = {
+                "color": COLOURS[name],
+                "ls": LINES[name],
+                "lw": 1.4,
+                "alpha": 0.8,
+            }
             axis.plot(at, c.found[at - 1], label=label, **look)
     axis.set(xscale="log", xlabel="steps of all chains", ylabel="modes found")
