@@ -7,11 +7,14 @@ import pytest
 
 import srmc
 from srmc.paper import _numbers
+from srmc.paper._adaptive import RuleErrors
 from srmc.paper._chains import Plan, Trial, averages, run
 from srmc.paper._control import control_variates
 from srmc.paper._coverage import Setting, coverage, exact_draws, mixture, rotate
+from srmc.paper._derivatives import derivatives, settings
 from srmc.paper._families import Curve
 from srmc.paper._images import images
+from srmc.paper._problems import Errors
 from srmc.paper._truth import posterior_truth
 
 
@@ -75,6 +78,31 @@ def test_errors_are_read_off_a_curve_where_the_gradients_are_spent():
     assert curve.at("steps", 2) == 3.0
 
 
+def test_on_a_gaussian_all_derivative_rules_are_the_same():
+    target = srmc.targets.gaussian()
+
+    def draws(derivative):
+        algorithm = srmc.mala(target.logdensity_fn, 0.01, **settings(2.0, derivative))
+        one = lambda state, key: (algorithm.step(key, state)[0], state.position)
+        keys = jax.random.split(jax.random.key(0), 30)
+        return jax.lax.scan(one, algorithm.init(jnp.ones(10)), keys)[1]
+
+    first, *others = (draws(derivative) for derivative in derivatives("full"))
+    assert len(others) == 3
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-3)
+
+
+def test_a_guard_that_takes_longer_is_read_off_earlier_at_equal_processor_time():
+    errors = np.arange(10.0)[None, None] * np.ones((2, 3, 1))
+    found = Errors(errors, np.arange(1, 11), *[np.zeros(2)] * 4, 0.0)
+    rules = {("fixed", 1.0): 0, ("guarded", 1.0): 1}
+    mine = RuleErrors(rules, found, {"fixed": 1e-6, "guarded": 2e-6})
+    np.testing.assert_array_equal(mine.last("guarded", 1.0), 9)
+    np.testing.assert_array_equal(mine.last("guarded", 1.0, "processor time"), 4)
+    np.testing.assert_array_equal(mine.last("fixed", 1.0, "processor time"), 9)
+
+
 def test_control_variates_are_exact_on_a_gaussian():
     x = np.random.default_rng(0).normal(size=(2, 100, 3)) + 5
     scale = np.array([[1.0, 0.3, 0.0], [0.3, 2.0, 0.0], [0.0, 0.0, 1.0]])
@@ -101,9 +129,9 @@ def test_rotated_means_keep_their_distances():
 
 def test_coverage_counts_modes_that_overlap_and_none_that_are_far_away():
     target = mixture(np.random.default_rng(0).uniform(size=(4, 8)))
-    settings = [Setting(0.0), Setting(0.0, scale=1000.0)]
+    near_and_far = [Setting(0.0), Setting(0.0, scale=1000.0)]
     trial = Trial(200, 4, 2, 0, True)
-    near, far = coverage(target, 8, settings, (0, 2), trial, lambda n: None)
+    near, far = coverage(target, 8, near_and_far, (0, 2), trial, lambda n: None)
     assert len(near) == len(far) == 2
     assert not np.array_equal(near[0].found, near[1].found)
     for seed in near:

@@ -124,15 +124,12 @@ def coverage(
             "correction": kept["correction"] + size,
         }
 
-    chains = trial.replicates
-    positions = np.zeros((len(settings), len(starts) * chains, dim), np.float32)
-    for n, s in enumerate(settings):
-        begin = s.scale * np.asarray(target.centres)[list(starts)]
-        positions[n, :, :inner] = np.repeat(begin, chains, axis=0)
+    begin = np.repeat(np.asarray(target.centres)[list(starts)], trial.replicates, axis=0)
+    begin = np.pad(begin, ((0, 0), (0, dim - inner)))
     kept = run(
         lambda s: target.sampler(s, plain),
         jax.tree.map(lambda *x: jnp.array(x, float), *settings),
-        positions,
+        np.stack([s.scale * begin for s in settings]),
         jax.random.key(trial.seed),
         plan,
         empty={

@@ -143,8 +143,9 @@ def timed(problem: Problem, curves: Curves, replicates: int) -> Curves:
 
 
 def self_tuned(problem: Problem, trial: Trial, clock: bool, points: int = 40) -> Curves:
-    """`srmc.sample` with alpha="auto" and a history per chain, and its well-tuned base chains.
+    """The tuned loop of `srmc.sample`, with a history per chain, and its well-tuned base chains.
 
+    `repellence={}` keeps all that is tuned, and repels draws as they are made.
     Its warm-up takes the place of burn-in. The chains are replicates, except for the step size,
     the metric and the loop, which are tuned on 32 of them together.
     """
@@ -156,6 +157,7 @@ def self_tuned(problem: Problem, trial: Trial, clock: bool, points: int = 40) ->
         "num_warmup": min(3000, max(500, warmup)),
         "seed": trial.seed,
         "shared_history": False,
+        "repellence": {},
         "base": True,
         "progress": False,
     }

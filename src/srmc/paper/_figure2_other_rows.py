@@ -69,7 +69,7 @@ def _self_tuned(block: Block, curves: Curves, size: str) -> Row:
     return Row(
         "sec:exp_continuous, self-tuned",
         f"{title(block)}: score repellence reduces the error of a well-tuned sampler at equal "
-        "gradients (our claim, alpha=auto)",
+        "gradients (our claim, draws that are repelled as they are made)",
         NOT_IN_THE_PAPER,
         {
             "MSE, plain with the printed step": _numbers.mean(plain.last),

@@ -50,7 +50,12 @@ def adaptive_alpha(size: str = "full", seed: int = 0, on_progress: Progress = si
         },
         "long": {d: _summary(f, problem(FAR, size)) for d, f in lasting.items()},
     }
-    settings: dict[str, object] = {
+    figures = {"errors": picture(found)}
+    return Outcome(_settings(short, long, rules), numbers, figures, rows)
+
+
+def _settings(short: Trial, long: Trial, rules: list[str]) -> dict[str, object]:
+    return {
         "targets": "Gaussian and logistic posterior, d = 10",
         "step size": {", ".join(block): step for block, step in STEP_SIZES.items()},
         "alpha": NOMINAL,
@@ -63,7 +68,6 @@ def adaptive_alpha(size: str = "full", seed: int = 0, on_progress: Progress = si
         "burn-in": BURN_IN,
         "replicates": short.replicates,
     }
-    return Outcome(settings, numbers, {"errors": picture(found)}, rows)
 
 
 def _summary(found: RuleErrors, problem: Problem) -> list[dict[str, object]]:

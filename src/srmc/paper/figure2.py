@@ -12,7 +12,7 @@ from srmc.paper._ledger import Outcome
 from srmc.paper._problems import BURN_IN, STEP_SIZES, Block, diverged, problem
 from srmc.paper._progress import OnBlock, Progress, counter, later, silent
 
-REPLICATES = 40
+REPLICATES = 32
 SELF_TUNED_QUICKLY: tuple[Block, ...] = (("logistic", "mala"),)
 
 
@@ -97,7 +97,8 @@ def _settings(size: str, trial: Trial) -> dict[str, object]:
         "of a MALA step are kept",
         "processor time": f"per chain, with {trial.replicates} chains in one program on one core; "
         "warm-up, compilation and the fit of control variates are left out",
-        "self-tuned": "srmc.sample with alpha=auto and a history per chain; its warm-up takes the "
+        "self-tuned": "the tuned loop of srmc.sample (repellence={}), which repels draws "
+        "as they are made, with a history per chain; its warm-up takes the "
         "place of burn-in; step size, metric and loop are tuned on 32 chains together",
         "truth": "exact for the Gaussian; for the logistic posterior importance sampling with "
         f"control variates, with a squared error of {float((logistic.error**2).sum()):.1g}",

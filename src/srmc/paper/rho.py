@@ -156,7 +156,7 @@ def _picture(found: dict[str, Errors]) -> Figure:
         lost = []
         for k, (a, r) in enumerate(PAIRS):
             label = f"α = {a:g}, ρ = {r:g}"
-            if errors.last[k].min() > 10:  # every run is worse than a single exact draw
+            if np.mean(~(errors.last[k] <= 10)) > 0.5:  # worse than a single exact draw
                 lost.append(label)
                 continue
             style = "-" if a == ALPHAS[-1] else "--"
@@ -165,7 +165,7 @@ def _picture(found: dict[str, Errors]) -> Figure:
         axis.set(xscale="log", yscale="log", title=f"Gaussian, {kernel.upper()}")
         axis.set(xlabel="steps since burn-in", ylabel="squared error, 95% interval")
         if lost:
-            text = "every run diverges with\n" + "\n".join(lost)
+            text = "most runs diverge with\n" + "\n".join(lost)
             axis.text(0.03, 0.03, text, transform=axis.transAxes, fontsize=9)
     entries = axes[0].get_legend_handles_labels()
     figure.legend(*entries, fontsize=9, ncols=3, loc="outside lower center")
