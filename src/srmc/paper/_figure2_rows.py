@@ -101,7 +101,7 @@ def _overhead(each: dict[Block, Comparison]) -> Row:
         },
         {
             f"a repelled step takes at most {bounds[view]:g} times the {view} of a plain one": (
-                x <= bounds[view] + 1e-6
+                x < 1.001 * bounds[view]
             )
             for view, x in most.items()
         },
