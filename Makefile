@@ -8,7 +8,7 @@ demo: .venv/ready
 	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .

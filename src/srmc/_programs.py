@@ -4,18 +4,23 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST = 2**30  # bytes of programs that are kept; those not used for longest are removed first
 MODELS = 8  # programs of one kind that are kept in memory
+KINDS = 8  # of the programs that `program_of` makes for a model
 SWITCH = "SRMC_PROGRAMS"  # a folder, or "off"
 
 
@@ -41,9 +46,9 @@ def keep_programs() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def remembered(make: Callable[P, T]) -> Callable[P, T]:
+def remembered(make: Callable[P, T], most: int = MODELS) -> Callable[P, T]:
     """Remember what a function of hashable arguments made, a compiled program for a model, say."""
-    cached = functools.lru_cache(MODELS)(make)
+    cached = functools.lru_cache(most)(make)
 
     @functools.wraps(make)
     def recall(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,6 +59,106 @@ def remembered(make: Callable[P, T]) -> Callable[P, T]:
         return cached(*args, **kwargs)  # type: ignore[arg-type]
 
     return recall
+
+
+class Code(NamedTuple):
+    """A function without its data: `code(data)` is the function again.
+
+    structure
+        The function as a pytree, such as `jax.tree_util.Partial(function, data)`.
+    rest
+        For each leaf None if it is data, and else its type and value: 1 is not 1.0 or True.
+    """
+
+    structure: Any
+    rest: tuple[tuple[type, Any] | None, ...]
+
+    def __call__(self, data: list[Any]) -> Callable[..., Any]:
+        numbers = iter(data)
+        leaves = [next(numbers) if leaf is None else leaf[1] for leaf in self.rest]
+        function: Callable[..., Any] = jax.tree.unflatten(self.structure, leaves)
+        return function
+
+
+def parted(function: Callable[..., Any]) -> tuple[Code, list[Any]]:
+    """A function as code, by which programs are remembered, and data, which are their arguments.
+
+    Data are the arrays and floats of a function that is a pytree. Whole numbers are code, since
+    they may be shapes.
+    """
+    leaves, structure = jax.tree.flatten(function)
+    rest = tuple(None if _is_data(leaf) else (type(leaf), leaf) for leaf in leaves)
+    return Code(structure, rest), [leaf for leaf in leaves if _is_data(leaf)]
+
+
+def _is_data(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray):
+        return jnp.issubdtype(leaf.dtype, np.number) or leaf.dtype == bool
+    return isinstance(leaf, jax.Array | float | complex | np.inexact)
+
+
+def pinned(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
+    """The function, known by what it computes at such arguments as well as by its identity.
+
+    So no program serves for a function that closes over other data than before, such as a global
+    variable. If the function cannot be traced without the values of its data, these become
+    constants, of a function that is known to nobody.
+    """
+    code, data = parted(function)
+    try:
+        traced = jax.make_jaxpr(lambda data, *args: code(data)(*args))(data, *examples)
+    except Exception:  # whatever the function raises; who calls it next will see it
+        return functools.partial(function) if data else function
+    return jax.tree_util.Partial(_pinned, _digest(traced), function)
+
+
+def _pinned(_: str, function: Callable[..., T], *args: Any) -> T:
+    return function(*args)
+
+
+def _digest(traced: Any) -> str:
+    """A digest of a traced function and of the constants in it."""
+    found = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(traced)).encode())
+    for constant in _constants(traced.jaxpr, traced.consts):
+        is_key = jnp.issubdtype(constant.dtype, jax.dtypes.prng_key)
+        numbers = np.asarray(jax.random.key_data(constant) if is_key else constant)
+        found.update(f"{numbers.dtype}{numbers.shape}".encode())
+        found.update(np.ascontiguousarray(numbers).data)
+    return found.hexdigest()
+
+
+def _constants(jaxpr: Any, known: Sequence[Any]) -> Iterator[Any]:
+    """The arrays that a traced function closes over, in its loops and branches, too."""
+    yield from known
+    for equation in jaxpr.eqns:
+        yield from (x.val for x in equation.invars if hasattr(getattr(x, "val", None), "dtype"))
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_traced):
+            if _is_traced(part):
+                yield from _constants(getattr(part, "jaxpr", part), getattr(part, "consts", ()))
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, jax.extend.core.Jaxpr | jax.extend.core.ClosedJaxpr)
+
+
+def program_of(function: Callable[..., T]) -> Callable[..., T]:
+    """The compiled function; the same program serves for other data of the same shapes."""
+    code, data = parted(function)
+    return functools.partial(_program(code), jax.device_put(data))
+
+
+@functools.partial(remembered, most=MODELS * KINDS)
+def _program(code: Code) -> Callable[..., Any]:
+    return jax.jit(lambda data, *args: code(data)(*args))
+
+
+def over_rows(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """The compiled function of rows, from a function of one of them."""
+    return program_of(jax.tree_util.Partial(_over_rows, function))
+
+
+def _over_rows(function: Callable[[Any], T], rows: Any) -> T:
+    return jax.vmap(function)(rows)
 
 
 def _user_cache() -> Path:

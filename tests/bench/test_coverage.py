@@ -14,7 +14,7 @@ def test_quick_coverage_and_its_page(tmp_path):
         assert 0.75 < row[f"rebalanced, {what}"]["coverage"] <= 1
     made = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
     assert made.exit_code == 0, made.output
-    assert "| nuts | logistic, 100 draws |" in page.read_text()
+    assert "| nuts | gaussian-10 |" in page.read_text()
 
 
 def test_bad_names_are_refused():

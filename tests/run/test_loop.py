@@ -18,7 +18,7 @@ def algorithm():
 ONES = jnp.ones((3, 2))
 
 
-def task(algorithm, record=lambda state: state.position, thin=1):
+def task(algorithm, record=lambda _, state: state.position, thin=1):
     build = lambda parameters: algorithm
     return loop.Task(build, {}, jax.random.key(0), lay_out(3, shared=True), record, thin)
 
@@ -72,7 +72,7 @@ def test_moments_are_those_of_the_draws_far_from_zero_too(algorithm):
     number = 640
     every = task(algorithm)
     whole, _ = joined(loop.chunks(every, states(every), number))
-    far = task(algorithm, lambda state: {"x": state.position + 1e4, "y": state.position[0] ** 2})
+    far = task(algorithm, lambda _, state: {"x": state.position + 1e4, "y": state.position[0] ** 2})
     summed = moments.Accumulator(number)
     chunks = moments.moments(far, moments.begin(far, states(far), True), summed, number)
     assert [chunk.done for chunk in chunks][-1] == number

@@ -58,7 +58,7 @@ def test_every_file_that_is_missing_or_altered_is_named(run, tmp_path):
         file.unlink()
         with pytest.raises(ValueError, match=f"{file.name} is missing.*put back a copy"):
             resumed(folder)
-        for place in {0, len(content) // 2, len(content) - 1}:
+        for place in {0, len(content) // 2, len(content) - 1} if file == files[0] else {0}:
             flipped = bytearray(content)
             flipped[place] ^= 64
             file.write_bytes(flipped)

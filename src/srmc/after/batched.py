@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import outputs_of
-from srmc._programs import remembered
+from srmc._programs import over_rows
 from srmc.after.transport import Rows
 
 ROWS_AT_ONCE = 512  # draws that are evaluated together,
@@ -24,7 +23,7 @@ class Batched:
                 f"{name} must return an array of shape {shape} at a draw of shape "
                 f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
             )
-        self._program = _vectorised(function)
+        self._program = over_rows(function)
         self._size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
         self.count = 0
 
@@ -35,8 +34,3 @@ class Batched:
         batches = np.split(padded, len(padded) // self._size)
         parts = [self._program(jnp.asarray(batch)) for batch in batches]
         return np.concatenate([np.asarray(part, float) for part in parts])[: len(x)]
-
-
-@remembered
-def _vectorised(function: Any) -> Any:
-    return jax.jit(jax.vmap(function))

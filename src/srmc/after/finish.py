@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
 
-from srmc._programs import remembered
+from srmc._programs import over_rows, pinned, remembered
 from srmc._progress import Show
 from srmc._types import Array, LogDensity, Position
 from srmc.after.batched import NUMBERS_AT_ONCE, ROWS_AT_ONCE, Batched
@@ -60,7 +61,7 @@ def _moved_draws(
 ) -> list[Rebalanced]:
     """The moves of the draws, or none if rebalancing was interrupted or failed."""
     x, scores = kept["position"], kept.get("score")
-    density, score = _flat(problem.logdensity_fn, unravel)
+    density, score = (Partial(f, problem.logdensity_fn, unravel) for f in (_density, _score))
     run = Run(
         np.asarray(x, float),
         None if scores is None else np.asarray(scores, float),
@@ -100,29 +101,28 @@ def _unraveller(structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...])
     return unravel
 
 
-@remembered
-def _flat(logdensity_fn: LogDensity, unravel: Unravel) -> tuple[LogDensity, Callable[..., Array]]:
-    """The log density of a vector, and its gradient."""
-    density = lambda v: logdensity_fn(unravel(v))
-    return density, jax.grad(density)
+def _density(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:
+    """The log density of a vector."""
+    return logdensity_fn(unravel(v))
 
 
-@remembered
-def _naming(values: Any, statistics: Any, unravel: Unravel) -> Callable[..., dict[str, Array]]:
-    def one(v: Array) -> dict[str, Array]:
-        found: dict[str, Array] = values(unravel(v))
-        return found if statistics is None else found | statistics(found)
+def _score(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:
+    gradient: Array = jax.grad(lambda v: logdensity_fn(unravel(v)))(v)
+    return gradient
 
-    program: Callable[..., dict[str, Array]] = jax.jit(jax.vmap(one))
-    return program
+
+def _named(values: Any, statistics: Any, unravel: Unravel, v: Array) -> dict[str, Array]:
+    found: dict[str, Array] = values(unravel(v))
+    return found if statistics is None else found | statistics(found)
 
 
 def _by_name(
     problem: Problem, plan: Plan, unravel: Unravel, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The values of draws (chain, draw, d) by name, in the user's space."""
-    program = _naming(problem.values, plan.keep.statistics, unravel)
     rows = draws.reshape(-1, draws.shape[2])
+    named = Partial(_named, problem.values, plan.keep.statistics, unravel)
+    program = over_rows(pinned(named, rows[0]))
     size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size, axis=0)])
     parts = [

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc.after.traces import groups_of, is_trace, replaced, values_of, with_groups
 
@@ -30,27 +31,29 @@ class Given(NamedTuple):
         The draw has its variables by name, or is an array if the only one is called x, and so is
         what the function returns if `returns_draw`.
         """
-        shapes = self.shapes
-        if shapes is None or not callable(function):
+        if self.shapes is None or not callable(function):
             return function
-        alone = list(shapes) == ["x"]
+        # Names and numbers that `Partial` takes for code, so that programs are remembered.
+        shapes = tuple((key, *shape) for key, shape in self.shapes.items())
+        return Partial(_of_vector, name, shapes, returns_draw, function)
 
-        def of_vector(z: Any) -> Any:
-            draw = _split(z, shapes)
-            out = function(draw["x"] if alone else draw)
-            if not returns_draw:
-                return out
-            values = {"x": out} if alone else out
-            is_dict = isinstance(values, Mapping)
-            found = {k: jnp.shape(v) for k, v in values.items()} if is_dict else values
-            if found != shapes:
-                raise ValueError(
-                    f"{name} must return values of the shapes that it is given, {shapes}, got "
-                    f"{found}"
-                )
-            return jnp.concatenate([jnp.ravel(values[k]) for k in shapes])
 
-        return of_vector
+def _of_vector(
+    name: str, named: tuple[tuple[Any, ...], ...], returns_draw: bool, function: Any, z: Any
+) -> Any:
+    shapes = {key: tuple(shape) for key, *shape in named}
+    draw, alone = _split(z, shapes), list(shapes) == ["x"]
+    out = function(draw["x"] if alone else draw)
+    if not returns_draw:
+        return out
+    values = {"x": out} if alone else out
+    is_dict = isinstance(values, Mapping)
+    found = {k: jnp.shape(v) for k, v in values.items()} if is_dict else values
+    if found != shapes:
+        raise ValueError(
+            f"{name} must return values of the shapes that it is given, {shapes}, got {found}"
+        )
+    return jnp.concatenate([jnp.ravel(values[k]) for k in shapes])
 
 
 def take(name: str, draws: Any) -> Given:

@@ -5,10 +5,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
+import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import as_numbers, check_flag, check_option
-from srmc._programs import keep_programs
+from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
 from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
@@ -126,12 +127,12 @@ def rebalance(
     check_option("form", form, ("auto", *FORMS))
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
         check_flag(name, value)
-    density, known = None, None
+    density, known, one = None, None, jnp.asarray(x[0, 0])
     if logdensity_fn is not None:
         own = taken.of_vector("logdensity_fn", logdensity_fn, returns_draw=False)
-        density = Batched("logdensity_fn", own, x, ())
+        density = Batched("logdensity_fn", pinned(own, one), x, ())
     own = taken.of_vector("score_fn", score_fn, returns_draw=True)
-    score = Batched("score_fn", own, x, x.shape[2:])
+    score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:

@@ -1,4 +1,4 @@
-"""Cells of tables: ratios with their errors, and geometric means of ratios."""
+"""Tables: ratios with their errors, geometric means of ratios, and lines as Markdown."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,3 +18,9 @@ def geometric_mean(ratios: Iterable[float]) -> str:
     """The geometric mean of ratios, or nothing if there are none."""
     values = list(ratios)
     return f"{np.exp(np.mean(np.log(values))):.3g}" if values else ""
+
+
+def markdown(lines: list[list[str]]) -> str:
+    """A table from its lines, of which the first is the heading."""
+    rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in rows)

@@ -6,7 +6,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc.bench.cells import LEFT
+from srmc.bench.cells import LEFT, markdown
 
 PICTURE = "clock.png"
 Row = dict[str, Any]
@@ -109,7 +109,7 @@ def clock_page(rows: list[Row]) -> str:
         "the compiled programs on disk. The unit is the first call of BlackJAX's window "
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
         "Imports are not included." + (f" They take: {imports}." if imports else ""),
-        _markdown(call_lines(rows)),
+        markdown(call_lines(rows)),
         skipped(rows),
         "## Single steps",
         "Four chains, in lockstep, with the parameters that warm-up found; HMC takes 10 leapfrog "
@@ -117,7 +117,7 @@ def clock_page(rows: list[Row]) -> str:
         "runs at its defaults, `repelled` what it runs where repellence tunes itself, with one "
         "history for all chains; `gradients alone` are as many evaluations of the log density and "
         "its gradient as the longest chain of each step takes, and nothing else.",
-        _markdown(step_lines(rows)),
+        markdown(step_lines(rows)),
     ]
     if of_kind(rows, "memory"):
         parts += [
@@ -125,7 +125,7 @@ def clock_page(rows: list[Row]) -> str:
             "`srmc.sample` on independent normal coordinates, four chains, in a process of its "
             "own: the size of what is kept, and the peak of the process's memory above that of "
             "JAX and srmc before the run.",
-            _markdown(memory_lines(rows)),
+            markdown(memory_lines(rows)),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -166,8 +166,3 @@ def _step_series(rows: list[Row]) -> tuple[list[str], dict[str, list[float]]]:
     columns = zip(*(line[5:8] for line in lines), strict=True)
     series = {n: list(map(float, c)) for n, c in zip(VARIANTS[1:], columns, strict=True)}
     return [f"{line[0]}, {line[2]}" for line in lines], series
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in rows)

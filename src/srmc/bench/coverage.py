@@ -62,7 +62,7 @@ def coverage(
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
     """The coverage of 95% intervals for means, standard deviations and quantiles."""
-    names = targets or (["logistic, 100 draws"] if quick else list(TARGETS))
+    names = targets or (["gaussian-10"] if quick else list(TARGETS))
     kernels = kernels or ["nuts"]
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
@@ -73,7 +73,7 @@ def coverage(
         truth = find_rebalanced_truth(target, quick)
         for kernel in kernels:
             on_progress("coverage", len(rows), len(names) * len(kernels), f"{kernel} on {name}")
-            case = Case(kernel, 1000, num_samples)
+            case = Case(kernel, 300, 100) if quick else Case(kernel, 1000, num_samples)
             row = _row(target, truth, case, chains, 12 if quick else replicates, seed)
             rows.append({"target": name, "kernel": kernel} | row)
     on_progress("coverage", len(rows), len(rows), "")

@@ -7,7 +7,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc.bench.cells import LEFT, cell, geometric_mean
+from srmc.bench.cells import LEFT, cell, geometric_mean, markdown
 from srmc.bench.measures import FUNCTIONALS
 
 Row = dict[str, Any]
@@ -106,18 +106,18 @@ def posteriors_page(rows: list[Row]) -> str:
         "control variates (cv), in the second. For a given error, this is the ratio of the "
         "gradients. The rival named is the best for means; the last columns count the warm-up "
         "too, or seconds without compilation instead of gradients.",
-        _markdown(_against_lines(rows, ("plain",))),
-        _markdown(_against_lines(rows, RIVALS)),
+        markdown(_against_lines(rows, ("plain",))),
+        markdown(_against_lines(rows, RIVALS)),
         "## Where rebalancing loses",
         "Rows with an error more than 1.05 times that of the same sampler at equal gradients, by "
         "more than two standard errors.",
-        _markdown([["posterior", "sampler", "error of", "ratio"], *losing(rows)])
+        markdown([["posterior", "sampler", "error of", "ratio"], *losing(rows)])
         if losing(rows)
         else "None.",
     ]
     for sampler in samplers:
         mine = [row for row in rows if row["sampler"] == sampler]
-        parts += [f"## {sampler}", _markdown(_ratio_lines(mine)), _markdown(_cost_lines(mine))]
+        parts += [f"## {sampler}", markdown(_ratio_lines(mine)), markdown(_cost_lines(mine))]
     parts += [
         "The first table of each sampler has the squared errors over those of its plain draws, "
         "with the jackknife standard error over replicates and the ratio for the worst coordinate "
@@ -126,7 +126,7 @@ def posteriors_page(rows: list[Row]) -> str:
         "## The truth",
         "Its own squared errors, estimated from two halves, over the smallest error that is "
         "measured with it.",
-        _markdown(_truth_lines(rows)),
+        markdown(_truth_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -233,8 +233,3 @@ def _truth_lines(rows: list[Row]) -> list[list[str]]:
             cells.append(f"{truth['errors'][name] / min(found):.2g}" if found else "–")
         lines.append([posterior, truth["source"], *cells])
     return lines
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in rows)

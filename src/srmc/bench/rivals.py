@@ -1,7 +1,8 @@
-"""Samplers that experts use, as they come: warm-up, draws, scores, and what they cost."""
+"""Samplers that experts use, and ours, as they come: draws, scores, and what they cost."""
 
 import importlib.util
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import srmc
 from srmc._types import Array, Float, Int, LogDensity, PRNGKey
 from srmc.bench.posteriors import Posterior
 
@@ -46,9 +48,11 @@ def run(
     num_samples: int,
 ) -> Runs:
     """Run a sampler from each start in turn, so that times are those of single chains."""
-    if name.startswith("nutpie"):
-        return _nutpie(name, posterior, rng_key, starts, num_warmup, num_samples)
     length = num_samples * DRAWS.get(name, 1)
+    if name.startswith("nutpie"):
+        return _nutpie(name, posterior, rng_key, starts, num_warmup, length)
+    if name in OURS:
+        return _ours(OURS[name], posterior, rng_key, starts, num_warmup, length)
 
     def one(pair: tuple[PRNGKey, Vector]) -> tuple[Array, Array, Array, Array]:
         return SAMPLERS[name](posterior.logdensity_fn, *pair, num_warmup, length)
@@ -194,16 +198,54 @@ def _nutpie(
         tuning.append(int(trace.warmup_sample_stats["n_steps"].sum()))
         gradients.append(int(trace.sample_stats["n_steps"].sum()))
     seconds = (time.perf_counter() - compiled) / len(starts)
-    x = jnp.asarray(np.array(draws))
-    scores = jax.jit(jax.vmap(jax.vmap(jax.grad(posterior.logdensity_fn))))(x)
-    return Runs(
-        np.array(draws),
-        np.asarray(scores),
-        np.array(tuning),
-        np.array(gradients),
-        compiled - began,
-        seconds,
-    )
+    x = np.array(draws)
+    counts = np.array(tuning), np.array(gradients)
+    return Runs(x, _scores(posterior, x), *counts, compiled - began, seconds)
+
+
+def _ours(
+    kernel: str,
+    posterior: Posterior,
+    rng_key: PRNGKey,
+    starts: Float[Array, "replicate d"],
+    num_warmup: int,
+    num_samples: int,
+) -> Runs:
+    """The plain chains of `srmc.sample`, which it rebalances by default."""
+    seeds = np.asarray(jax.random.randint(rng_key, (len(starts),), 0, 2**31 - 1))
+
+    def one(seed: int, start: Vector) -> srmc.Result:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # single chains may not mix; their errors tell
+            return srmc.sample(
+                posterior.logdensity_fn,
+                kernel=kernel,
+                alpha=0.0,
+                initial_position=start,
+                num_chains=1,
+                num_warmup=num_warmup,
+                num_samples=num_samples,
+                seed=seed,
+                progress=False,
+            )
+
+    began = time.perf_counter()
+    one(0, starts[0])  # compiles
+    compiled = time.perf_counter()
+    found = [one(int(seed), start) for seed, start in zip(seeds, starts, strict=True)]
+    seconds = (time.perf_counter() - compiled) / len(starts)
+    x = np.array([result.draws["x"][0] for result in found])
+    tuning = np.array([result.about["gradients_of_warmup"] for result in found])
+    gradients = np.array([result.stats["gradients"].sum() for result in found])
+    compiling = max(0.0, compiled - began - seconds)
+    return Runs(x, _scores(posterior, x), tuning, gradients, compiling, seconds)
+
+
+def _scores(
+    posterior: Posterior, x: Float[np.ndarray, "replicate draw d"]
+) -> Float[np.ndarray, "replicate draw d"]:
+    each = jax.jit(jax.vmap(jax.vmap(jax.grad(posterior.logdensity_fn))))
+    return np.asarray(each(jnp.asarray(x)))
 
 
 SAMPLERS: dict[str, Sampler] = {
@@ -212,11 +254,12 @@ SAMPLERS: dict[str, Sampler] = {
     "NumPyro NUTS": _numpyro_nuts,
     "adjusted MCLMC": _adjusted_mclmc,
 }
-DRAWS = {"adjusted MCLMC": 4}  # per draw of the others, since its trajectories are short
+OURS = {"srmc NUTS": "nuts", "srmc HMC": "hmc", "srmc MALA": "mala"}
+DRAWS = {"adjusted MCLMC": 4, "srmc MALA": 10}  # per draw of the others: trajectories are short
 
 
 def installed() -> list[str]:
     """The names of the samplers that can run here."""
     names = [n for n in SAMPLERS if "NumPyro" not in n or importlib.util.find_spec("numpyro")]
     nutpie = ["nutpie", "nutpie, low rank"] if importlib.util.find_spec("nutpie") else []
-    return names + nutpie
+    return names + nutpie + list(OURS)

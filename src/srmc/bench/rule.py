@@ -56,7 +56,7 @@ def rule(
     kept: dict[tuple[str, str], dict[str, Any]] = {}  # with all constants as they are
     rows = []
     for done, (name, target, factor) in enumerate(jobs):
-        kernel = WHERE[name][0]
+        kernel = "mala" if quick else WHERE[name][0]
         on_progress("rule", done, len(jobs), f"{name} × {factor:g}, {kernel} on {target}")
         found = kept.get((kernel, target)) if factor == 1 else None
         if found is None:

@@ -14,7 +14,6 @@ from srmc.bench import rivals
 from srmc.bench.measures import Errors, Truth, controlled, estimates, find_truth, starts
 from srmc.bench.posteriors import BUILT_IN, POSTERIORDB, Posterior, find
 
-COST = 8  # gradients per draw that are put aside for rebalancing
 SIZES = {"quick": (3, 300, 300), "standard": (4, 1000, 1000), "full": (16, 1000, 1000)}
 
 
@@ -90,9 +89,9 @@ def compare(
     runs = rivals.run(
         sampler, posterior, key, starts(truth, replicates, seed), num_warmup, num_samples
     )
-    length = runs.draws.shape[1]
-    per_draw = float(np.mean(runs.gradients)) / length
-    affordable = max(20, int(length * per_draw / (per_draw + COST)))
+    length, spent_by_plain = runs.draws.shape[1], float(np.mean(runs.gradients))
+    _, report = _rebalanced(posterior, runs.draws[0], runs.scores[0])
+    affordable = max(20, int(length * spent_by_plain / (spent_by_plain + report.gradients)))
     sides = {side: Errors(truth) for side in ("plain", "control variates", "rebalanced")}
     seconds, spent, forms, orders = [], [], [], []
     for x, s in zip(runs.draws, runs.scores, strict=True):

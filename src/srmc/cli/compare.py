@@ -1,4 +1,4 @@
-"""`srmc bench posteriors`, `multimodal` and `clock`: comparisons with other samplers."""
+"""`srmc bench posteriors`, `multimodal`, `clock` and others: rows with a page of their own."""
 
 import functools
 import json
@@ -37,8 +37,7 @@ def posteriors(
 
     if quick and full:
         fail(ValueError("give --quick or --full, not both"))
-    if page is not None and not page.parent.is_dir():
-        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    _check_page(page)
     size = "quick" if quick else "full" if full else "standard"
     if rows is not None:
         found = json.loads(rows.read_text())
@@ -82,8 +81,7 @@ def multimodal(
     """Errors of the weights of isolated modes: plain, repelled and tempered NUTS."""
     from srmc.bench import multimodal as measurements
 
-    if page is not None and not page.parent.is_dir():
-        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    _check_page(page)
     run = functools.partial(
         measurements.multimodal,
         budget=budget,
@@ -95,6 +93,71 @@ def multimodal(
     found = measure(run, measurements.multimodal_table, out)
     if page is not None:
         page.write_text(measurements.multimodal_page(found))
+
+
+def calibration(
+    model: Annotated[list[str] | None, typer.Option(help="Some models, not all.")] = None,
+    data_sets: Annotated[int, typer.Option(min=20, help="Data sets of each model.")] = 500,
+    data: Annotated[
+        Path | None, typer.Option(help="A checkout of posteriordb, if not $SRMC_DATA/posteriordb.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="One model, few data sets.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A Markdown file; its picture goes beside it.")
+    ] = None,
+) -> None:
+    """Simulation-based calibration of rebalanced draws, and z-scores of reference means."""
+    from srmc.bench import calibration as measurements
+    from srmc.bench import calibration_tables as tables
+
+    _check_page(page)
+    run = functools.partial(
+        measurements.calibration,
+        model,
+        data_sets=data_sets,
+        path=data,
+        seed=seed,
+        quick=quick,
+        on_row=_appending(out),
+    )
+    found = measure(run, tables.calibration_table, out)
+    if page is not None:
+        page.write_text(tables.calibration_page(found))
+        tables.draw_picture(found, page.parent)
+
+
+def streaming(
+    dim: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of dimensions.")] = None,
+    num_samples: Annotated[int, typer.Option(min=100)] = 1000,
+    replicates: Annotated[int, typer.Option(min=1)] = 3,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="Few dimensions, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Errors of moments over many dimensions: plain, control variates, online repellence."""
+    from srmc.bench import streaming as measurements
+
+    _check_page(page)
+    run = functools.partial(
+        measurements.streaming,
+        dim,
+        num_samples=num_samples,
+        replicates=replicates,
+        seed=seed,
+        quick=quick,
+        on_row=_appending(out),
+    )
+    found = measure(run, measurements.streaming_table, out)
+    if page is not None:
+        page.write_text(measurements.streaming_page(found))
+
+
+def _check_page(page: Path | None) -> None:
+    if page is not None and not page.parent.is_dir():
+        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
 
 
 def clock(
@@ -113,8 +176,7 @@ def clock(
     from srmc.bench import clock as measurements
     from srmc.bench import clock_tables as tables
 
-    if page is not None and not page.parent.is_dir():
-        fail(ValueError(f"page must be a file in an existing folder, got {page}"))
+    _check_page(page)
     if rows is not None:
         found = json.loads(rows.read_text())
         console.print(tables.clock_table(found))

@@ -6,7 +6,7 @@ import typer
 
 import srmc
 from srmc.cli.bench import bench
-from srmc.cli.compare import clock, multimodal, posteriors
+from srmc.cli.compare import calibration, clock, multimodal, posteriors, streaming
 from srmc.cli.reproduce import reproduce
 from srmc.cli.sample import sample
 from srmc.cli.show import show, targets
@@ -15,9 +15,8 @@ from srmc.cli.train import train
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
-bench.command()(posteriors)
-bench.command()(multimodal)
-bench.command()(clock)
+for comparison in (posteriors, multimodal, streaming, calibration, clock):
+    bench.command()(comparison)
 for command in (sample, show, targets, theory, reproduce, train):
     app.command()(command)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_option, is_concrete
+from srmc._programs import pinned
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
@@ -106,7 +107,7 @@ def _discrete(model: Model, space: Space, initial_position: Any) -> Problem:
             "each chain, or a function of a key"
         )
     else:
-        name = getattr(density, "__name__", "model")
+        name, density = _name(density), _pinned(density, initial_position)
     starts = lambda key, n: find_states(density, space, initial_position, like, key, n)
     return Problem(name, density, starts, name_leaves)
 
@@ -147,7 +148,8 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
             "chain, or a function of a key; for a NumPyro model with arguments, give data"
         )
     else:
-        found = Problem(getattr(model, "__name__", "model"), model, _never, name_leaves)
+        density = _pinned(model, initial_position)
+        found = Problem(_name(model), density, _never, name_leaves)
     if initial_position is None or is_text:
         return found
     given = initial_position
@@ -155,6 +157,23 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
         given = _each(lambda values: _unconstrained(found, values), given)
     density = found.logdensity_fn
     return found._replace(starts=lambda key, n: find_starts(density, given, key, n))
+
+
+def _name(model: Any) -> str:
+    return str(getattr(getattr(model, "func", model), "__name__", "model"))
+
+
+def _pinned(density: Any, initial_position: Any) -> Any:
+    """A log density that is known by what it computes where chains start; see `pinned`."""
+    try:
+        one = initial_position[0] if isinstance(initial_position, list) else initial_position
+        if callable(one):
+            one = jax.eval_shape(one, jax.random.key(0))
+        else:
+            one = jax.tree.map(lambda x: jnp.asarray(x, float), one)
+    except Exception:  # a start that is no good, as `find_starts` will say
+        return density
+    return pinned(density, one)
 
 
 def _each(change: Callable[[Any], Any], initial_position: Any) -> Any:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import short
-from srmc._types import Array, LogDensity, Position, PRNGKey
+from srmc._types import Array, Position, PRNGKey
 from srmc.models.labels import Labels
+from srmc.models.numpyro_data import as_functions
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
 
@@ -53,21 +54,15 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
             validate_grad=False,
         )
 
-    try:
-        found = set_up(jax.random.key(0))
-    except RuntimeError as error:
-        raise ValueError(f"model must have a finite log density where it starts: {error}") from None
-    if not found.param_info.z:
-        raise ValueError(f"model must have a latent variable to sample, got {model!r}")
-    logdensity_fn: LogDensity = lambda z: -found.potential_fn(z)
+    found = as_functions(model, args, kwargs, trace, set_up)
+    logdensity_fn = found.logdensity_fn
 
     def starts(key: PRNGKey, num_chains: int) -> Position:
         if prior:
             one = lambda key: set_up(key).param_info.z
             drawn = [one(k) for k in jax.random.split(key, num_chains)]
             return find_starts(logdensity_fn, drawn, key, num_chains)
-        zero = jax.tree.map(jnp.zeros_like, found.param_info.z)
-        return scatter(logdensity_fn, key, zero, num_chains)
+        return scatter(logdensity_fn, key, found.zero, num_chains)
 
     def log_likelihood(values: dict[str, Array]) -> dict[str, Array]:
         pointwise: dict[str, Array] = infer.util.log_likelihood(
@@ -76,14 +71,14 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         return pointwise
 
     inverse = Inverse(
-        tuple(found.param_info.z),
+        tuple(found.zero),
         lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
         None if discrete else log_likelihood,
     )
     name = getattr(model, "__name__", "model")
-    values = jax.eval_shape(found.postprocess_fn, found.param_info.z)
+    values = jax.eval_shape(found.values, found.zero)
     labels = _labels(trace, values, _by_name(model, args, kwargs))
-    return Problem(name, logdensity_fn, starts, found.postprocess_fn, inverse, labels)
+    return Problem(name, logdensity_fn, starts, found.values, inverse, labels)
 
 
 def _arguments(model: Callable[..., Any], data: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

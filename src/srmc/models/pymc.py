@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
+from srmc._programs import pinned
 from srmc._types import Array, Position, PRNGKey, Scalar
 from srmc.models.labels import Labels
 from srmc.models.problem import Inverse, Problem
@@ -19,29 +22,21 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
     from pymc.initial_point import make_initial_point_fn
     from pymc.util import get_default_varnames
 
-    get_jaxified_graph = _pymc_to_jax()
     discrete = ", ".join(v.name for v in model.discrete_value_vars)
     if discrete:
         raise ValueError(f"model must have continuous variables alone, but not so {discrete}")
-    names = [v.name for v in model.value_vars]
-    logp = get_jaxified_graph(inputs=model.value_vars, outputs=[model.logp()])
     kept = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
-    graph = get_jaxified_graph(inputs=model.value_vars, outputs=kept)
-    in_order = lambda position: [position[name] for name in names]
-
-    def logdensity_fn(position: Any) -> Scalar:
-        return jnp.asarray(logp(*in_order(position))[0]).astype(float)
-
-    def values(position: Any) -> dict[str, Array]:
-        out = graph(*in_order(position))
-        return {v.name: jnp.asarray(x) for v, x in zip(kept, out, strict=True)}
+    names = tuple(v.name for v in model.value_vars)
+    logp, graph = _graphs(model, kept)
+    zero = jax.tree.map(jnp.zeros_like, _floats(model.initial_point()))
+    logdensity_fn = pinned(Partial(_log_density, names, *logp.with_data()), zero)
+    values = pinned(Partial(_values, names, tuple(v.name for v in kept), *graph.with_data()), zero)
 
     def starts(key: PRNGKey, num_chains: int) -> Position:
         if isinstance(start, str) and start == "prior":
             draw = make_initial_point_fn(model=model, default_strategy="prior")
             seeds = [int(s) for s in jax.random.randint(key, (num_chains,), 0, 2**31 - 1)]
             return find_starts(logdensity_fn, [_floats(draw(s)) for s in seeds], key, num_chains)
-        zero = jax.tree.map(jnp.zeros_like, _floats(model.initial_point()))
         return scatter(logdensity_fn, key, zero, num_chains)
 
     free = tuple(v.name for v in model.free_RVs)
@@ -52,6 +47,69 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
     )
     labels = _labels(model, [v.name for v in kept])
     return Problem(model.name or "model", logdensity_fn, starts, values, inverse, labels)
+
+
+def _log_density(names: tuple[str, ...], graph: Any, data: list[Any], position: Any) -> Scalar:
+    (value,) = graph(*(position[name] for name in names), *data)
+    return jnp.asarray(value).astype(float)
+
+
+def _values(
+    names: tuple[str, ...], kept: tuple[str, ...], graph: Any, data: list[Any], position: Any
+) -> dict[str, Array]:
+    out = graph(*(position[name] for name in names), *data)
+    return {name: jnp.asarray(x) for name, x in zip(kept, out, strict=True)}
+
+
+class Graph(NamedTuple):
+    """A function of the value variables and of shared data, such as `pm.Data`."""
+
+    function: Callable[..., Any]
+    shared: list[Any]
+
+    def with_data(self) -> tuple[Callable[..., Any], list[Any]]:
+        """The function, and the data as they are now."""
+        return self.function, [jnp.asarray(v.get_value()) for v in self.shared]
+
+
+_KNOWN: WeakKeyDictionary[Any, tuple[Any, tuple[Graph, Graph]]] = WeakKeyDictionary()
+
+
+def _graphs(model: Any, kept: list[Any]) -> tuple[Graph, Graph]:
+    """The log density and the values of a model, translated once."""
+    parts = [*model.basic_RVs, *model.potentials, *model.deterministics]
+    rest = [v.get_value() for v in _shared(parts) if not _is_data(v)]
+    numbers = [x.tolist() for x in rest if isinstance(x, np.ndarray)]
+    seen = [parts, list(model.rvs_to_values.items()), numbers]
+    if model not in _KNOWN or _KNOWN[model][0] != seen:
+        logp, values = (_translated(model.value_vars, out) for out in ([model.logp()], kept))
+        _KNOWN[model] = seen, (logp, values)
+    return _KNOWN[model][1]
+
+
+def _translated(inputs: list[Any], outputs: list[Any]) -> Graph:
+    from pytensor.graph.replace import clone_replace
+
+    shared = [v for v in _shared(outputs) if _is_data(v)]
+    stand_ins = {v: v.type(name=v.name) for v in shared}
+    outputs = clone_replace(outputs, replace=stand_ins)
+    return Graph(_pymc_to_jax()([*inputs, *stand_ins.values()], outputs), shared)
+
+
+def _shared(outputs: list[Any]) -> list[Any]:
+    from pytensor.compile.sharedvalue import SharedVariable
+
+    try:
+        from pytensor.graph.traversal import graph_inputs
+    except ImportError:  # before PyTensor 2.32
+        from pytensor.graph.basic import graph_inputs  # type: ignore[no-redef]
+    return [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+
+
+def _is_data(variable: Any) -> bool:
+    """Whether a shared variable is an array of data, and not a length or a generator."""
+    value = variable.get_value(borrow=True)
+    return isinstance(value, np.ndarray) and (value.ndim > 0 or value.dtype.kind == "f")
 
 
 def _labels(model: Any, values: list[str]) -> Labels:

@@ -1,14 +1,14 @@
 """Where chains start: given, drawn, or scattered until the density is finite."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
 
 from srmc._checks import check_count, outputs_of
-from srmc._programs import remembered
+from srmc._programs import over_rows, program_of
 from srmc._types import Array, Bool, LogDensity, Position, PRNGKey
 from srmc.core.target import all_finite, as_position, check_density
 from srmc.discrete.space import Space
@@ -38,7 +38,7 @@ def find_starts(
         positions = stack_positions([initial_position] * num_chains, "initial_position")
     positions = _in_one_precision(positions)
     check_density(logdensity_fn, jax.tree.map(lambda x: x[0], positions))
-    finite = _are_good(logdensity_fn)(positions)
+    finite = over_rows(Partial(_is_good, logdensity_fn))(positions)
     if not jnp.all(finite):
         bad = [int(chain) for chain in jnp.flatnonzero(~finite)]
         where = jax.tree.map(lambda x: x[bad[0]], positions)
@@ -141,7 +141,7 @@ def scatter(
     check_count("num_chains", num_chains)
     position = _in_one_precision(as_position(position))
     check_density(logdensity_fn, position)
-    search = _search_program(logdensity_fn, tries)
+    search = program_of(Partial(_search, logdensity_fn, tries))
     starts, found = search(jax.random.split(rng_key, num_chains), position)
     if not jnp.all(found):
         raise ValueError(
@@ -152,33 +152,30 @@ def scatter(
     return starts
 
 
-@remembered
-def _search_program(
-    logdensity_fn: LogDensity, tries: int
-) -> Callable[[PRNGKey, Position], tuple[Position, Array]]:
-    """The program of `scatter` for keys and a position."""
-    is_good = _is_good(logdensity_fn)
+def _search(
+    logdensity_fn: LogDensity, tries: int, keys: PRNGKey, position: Position
+) -> tuple[Position, Bool[Array, " chain"]]:
+    """The search of `scatter`: a start for each key, and whether it is one."""
+    flat, unravel = ravel_pytree(position)
 
-    def search(key: PRNGKey, position: Position) -> tuple[Position, Array]:
-        flat, unravel = ravel_pytree(position)
+    def bad(carry: tuple[Array, Position, Array]) -> Array:
+        n, _, good = carry
+        return (n < tries) & ~good
 
-        def bad(carry: tuple[Array, Position, Array]) -> Array:
-            n, _, good = carry
-            return (n < tries) & ~good
-
+    def search(key: PRNGKey) -> tuple[Position, Array]:
         def again(carry: tuple[Array, Position, Array]) -> tuple[Array, Position, Array]:
             n, _, _ = carry
             chosen = jax.random.fold_in(key, n)
             move = jax.random.uniform(chosen, flat.shape, flat.dtype, -2.0, 2.0)
             x = unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
-            return n + 1, x, is_good(x)
+            return n + 1, x, _is_good(logdensity_fn, x)
 
         first = jnp.zeros((), int), unravel(flat), jnp.zeros((), bool)
         _, x, good = jax.lax.while_loop(bad, again, first)
         return x, good
 
-    program: Callable[..., Any] = jax.jit(jax.vmap(search, (0, None)))
-    return program
+    found: tuple[Position, Array] = jax.vmap(search)(keys)
+    return found
 
 
 def _in_one_precision(position: Position) -> Position:
@@ -186,11 +183,5 @@ def _in_one_precision(position: Position) -> Position:
     return jax.tree.map(lambda x: x.astype(float), position)
 
 
-def _is_good(logdensity_fn: LogDensity) -> Callable[[Position], Bool[Array, ""]]:
-    return lambda x: all_finite(jax.value_and_grad(logdensity_fn)(x))
-
-
-@remembered
-def _are_good(logdensity_fn: LogDensity) -> Callable[[Position], Bool[Array, " chain"]]:
-    program: Callable[..., Any] = jax.jit(jax.vmap(_is_good(logdensity_fn)))
-    return program
+def _is_good(logdensity_fn: LogDensity, x: Position) -> Bool[Array, ""]:
+    return all_finite(jax.value_and_grad(logdensity_fn)(x))

@@ -45,6 +45,20 @@ class Layout(NamedTuple):
         pairs = zip(blocks, self.places, strict=True)
         return [jax.tree.map(lambda x, p=place: put(x, p), block) for block, place in pairs]
 
+    def share(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
+        """Put what all chains share on the devices, block by block."""
+
+        def put(x: Any, place: Sharding) -> Any:
+            if not isinstance(place, NamedSharding):
+                return jax.device_put(x, place)
+            everywhere = NamedSharding(place.mesh, PartitionSpec())
+            if jax.process_count() == 1:
+                return jax.device_put(x, everywhere)
+            x = np.asarray(x, jax.dtypes.canonicalize_dtype(np.result_type(x)))
+            return jax.make_array_from_process_local_data(everywhere, x, x.shape)
+
+        return [jax.tree.map(lambda x, p=place: put(x, p), tree) for place in self.places]
+
     def collect(self, blocks: list[PyTree[Any]], axis: int = 0) -> PyTree[Any]:
         """Fetch the arrays of this process's chains to the host; `axis` is the axis of chains."""
         parts = [jax.tree.map(_fetch, block) for block in blocks]

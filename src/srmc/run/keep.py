@@ -143,8 +143,7 @@ def keep_moments(run: Recording, states: Carry, covariance: bool) -> tuple[Kept,
 def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
     stats = np.moveaxis(np.stack(summed.batch_stats), 0, -1)  # (statistic, chain, batch)
     stats = task.layout.of_all_processes(dict(zip(Statistics._fields, stats, strict=True)))
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
-    shapes: Recorded = jax.eval_shape(task.record, one)
+    shapes: Recorded = task.shape_of(states)
     named, covariance = summed.of_all_processes(task.layout).by_name(shapes)
     if covariance is not None:
         size = sum(leaf.size for leaf in jax.tree.leaves(shapes.values))

@@ -1,5 +1,6 @@
 """The loop: many chains in lockstep, in chunks that take a given time."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -70,7 +71,7 @@ class Task(NamedTuple):
         From parameters to the algorithm. They are arguments of the compiled program, which is
         the same for all of them.
     record
-        From a state to what is kept of it.
+        From the parameters and a state to what is kept of it.
     thin
         The number of steps per draw.
     """
@@ -79,8 +80,25 @@ class Task(NamedTuple):
     parameters: PyTree[Any]
     rng_key: PRNGKey
     layout: Layout
-    record: Callable[[RepelState], Any]
+    record: Callable[[Any, RepelState], Any]
     thin: int = 1
+
+    def shape_of(self, states: Carry) -> Any:
+        """The shapes of what is kept of a draw."""
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
+        return jax.eval_shape(self.record, self.parameters, one)
+
+
+class Parameters(NamedTuple):
+    """The parameters of a task: those of the kernel, and the data of what is compiled.
+
+    density, values
+        The data of the log density, and of the values of a draw by name; see `parted`.
+    """
+
+    kernel: PyTree[Any]
+    density: PyTree[Any] = ()
+    values: PyTree[Any] = ()
 
 
 class Chunk(NamedTuple):
@@ -104,7 +122,8 @@ def start(task: Task, rng_key: PRNGKey, positions: Position) -> Carry:
     """The initial states of the chains, on the devices."""
     keys = jax.random.key_data(jax.random.split(rng_key, task.layout.num_chains))
     program = _init_program(task.build, task.layout.places[0])
-    return [program(part, task.parameters) for part in task.layout.spread((positions, keys))]
+    blocks = task.layout.spread((positions, keys)), task.layout.share(task.parameters)
+    return [program(part, own) for part, own in zip(*blocks, strict=True)]
 
 
 @remembered
@@ -159,8 +178,7 @@ def chunks(
 
     The program has room for a chunk of all draws, or of so many, if memory allows.
     """
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
-    size = sum(x.size for x in jax.tree.leaves(jax.eval_shape(task.record, one)))
+    size = sum(x.size for x in jax.tree.leaves(task.shape_of(states)))
     capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
     room = num_draws - first if room is None else room
     capacity = max(1, min(capacity, 1 << (room - 1).bit_length()))
@@ -176,7 +194,7 @@ def chunks(
 @remembered
 def _fill_program(
     build: Callable[[Any], SamplingAlgorithm],
-    record: Callable[[RepelState], Any],
+    record: Callable[[Any, RepelState], Any],
     thin: int,
     capacity: int,
     place: Sharding,
@@ -186,8 +204,9 @@ def _fill_program(
     def fill(
         states: RepelState, keys: Array, first: Array, count: Array, parameters: PyTree[Any]
     ) -> tuple[RepelState, PyTree[Array]]:
-        one_draw = drawing(build(parameters), record, thin)
-        recorded = jax.eval_shape(jax.vmap(record), states)
+        of_state = functools.partial(record, parameters)
+        one_draw = drawing(build(parameters), of_state, thin)
+        recorded = jax.eval_shape(jax.vmap(of_state), states)
         chains = (capacity, *states.step.shape)
         stats = Statistics(**{name: jnp.zeros(chains, t) for name, t in dtypes().items()})
         out = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), recorded), stats
@@ -223,12 +242,12 @@ def paced(
 
     All processes run chunks of the same length, that of the slowest.
     """
-    keys = task.layout.spread(chain_keys(task))
+    keys, parameters = task.layout.spread(chain_keys(task)), task.layout.share(task.parameters)
 
     def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
         span = np.int32(done), np.int32(count)
-        blocks = zip(carry, keys, strict=True)
-        pairs = [program(part, key, *span, task.parameters) for part, key in blocks]
+        blocks = zip(carry, keys, parameters, strict=True)
+        pairs = [program(part, key, *span, own) for part, key, own in blocks]
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
     done, count = pace.first, 1

@@ -1,5 +1,6 @@
 """Moments of a run of any length: Welford sums on the device, merged in double precision."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -130,8 +131,8 @@ class Accumulator:
 def begin(task: Task, states: Carry, covariance: bool) -> Carry:
     """The carry that `moments` starts from: states, an origin near the draws, and empty sums."""
 
-    def empty(states: RepelState) -> tuple[RepelState, Array, Sums]:
-        origin = jax.vmap(lambda state: ravel_pytree(task.record(state))[0])(states)
+    def empty(states: RepelState, own: PyTree[Any]) -> tuple[RepelState, Array, Sums]:
+        origin = jax.vmap(lambda state: ravel_pytree(task.record(own, state))[0])(states)
         shape = (*origin.shape, origin.shape[1]) if covariance else origin.shape
         zeros = jnp.zeros(len(origin), origin.dtype)
         whole = lambda t: jnp.issubdtype(t, jnp.integer)
@@ -139,7 +140,9 @@ def begin(task: Task, states: Carry, covariance: bool) -> Carry:
         square = jnp.zeros(shape, origin.dtype)
         return states, origin, Sums(zeros, jnp.zeros_like(origin), square, Statistics(**totals))
 
-    return [task.layout.program(empty, (0,), 0)(part) for part in states]
+    program = task.layout.program(empty, (0, None), 0)
+    blocks = zip(states, task.layout.share(task.parameters), strict=True)
+    return [program(part, own) for part, own in blocks]
 
 
 def moments(
@@ -160,7 +163,8 @@ def moments(
         count: Array,
         parameters: PyTree[Any],
     ) -> tuple[tuple[RepelState, Array, Sums], tuple[()]]:
-        one_draw = drawing(task.build(parameters), task.record, task.thin)
+        record = functools.partial(task.record, parameters)
+        one_draw = drawing(task.build(parameters), record, task.thin)
         states, origin, sums = carry
         sums = jax.tree.map(lambda x: jnp.where(first % into.unit == 0, 0, x), sums)
 

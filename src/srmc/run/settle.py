@@ -1,14 +1,16 @@
 """Warm-up of the chains beyond the pilots, with the parameters that the pilots found."""
 
 import warnings
+from typing import Any
 
 import jax
 import numpy as np
 
+from srmc._programs import over_rows, parted
 from srmc._types import LogDensity, Position, PRNGKey
 from srmc.core.state import RepelState
 from srmc.run.devices import lay_out
-from srmc.run.loop import Task, chunks, start
+from srmc.run.loop import Parameters, Task, chunks, start
 from srmc.run.stop import Stop
 from srmc.run.task import plain_builder
 from srmc.tune.continuous import Continuous
@@ -31,11 +33,12 @@ def settle(
     if count == 0:
         return tuned
     parameters = {k: np.asarray(v) for k, v in tuned.parameters.items()}
-    build = plain_builder(tuner, logdensity_fn)
+    code, data = parted(logdensity_fn)
+    build, given = plain_builder(tuner, code), Parameters(parameters, data)
     layout = lay_out(count, shared=False)
     # In parts, between which a signal is noticed.
     parts = max(n for n in range(1, PARTS + 1) if num_steps % n == 0)
-    task = Task(build, parameters, rng_key, layout, _position, num_steps // parts)
+    task = Task(build, given, rng_key, layout, _position, num_steps // parts)
     spent = np.zeros(sum(map(len, layout.chains)), int)
     for chunk in chunks(task, start(task, rng_key, rest), parts):
         stop.wait_for(())
@@ -50,7 +53,7 @@ def settle(
     )
 
 
-def _position(state: RepelState) -> Position:
+def _position(_: Any, state: RepelState) -> Position:
     return state.position
 
 
@@ -60,7 +63,7 @@ def _not_left_behind(logdensity_fn: LogDensity, pilots: Position, followed: Posi
     The pilots tuned their step size to their own starting points; at another starting point, a
     chain with that step size may accept nothing.
     """
-    density = jax.jit(jax.vmap(logdensity_fn))
+    density = over_rows(logdensity_fn)
     leaves = jax.tree.leaves(pilots)
     dim, num_pilots = sum(leaf[0].size for leaf in leaves), len(leaves[0])
     behind = ~np.asarray(density(followed) > np.min(density(pilots)) - 10 - dim)

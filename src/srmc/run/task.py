@@ -9,8 +9,8 @@ from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import outputs_of
-from srmc._programs import remembered
-from srmc._types import Array, Float, LogDensity, Position, PRNGKey
+from srmc._programs import Code, parted, remembered
+from srmc._types import Array, Float, Position, PRNGKey
 from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
@@ -19,20 +19,20 @@ from srmc.models.labels import check_labels
 from srmc.models.problem import Problem, name_leaves
 from srmc.run.describe import describe
 from srmc.run.devices import lay_out
-from srmc.run.loop import ALL_CHAINS, Recorded, Task
+from srmc.run.loop import ALL_CHAINS, Parameters, Recorded, Task
 from srmc.run.plan import Plan
 from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
-from srmc.tune.tuner import Parameters
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
     """The task of running the kernel on all chains and keeping what was asked for."""
     if plan.rebalances(dim_of(tuned.positions)):
-        build = plain_builder(tuner, problem.logdensity_fn)
+        code, data = parted(problem.logdensity_fn)
+        given, build = Parameters(tuned.parameters, data), plain_builder(tuner, code)
         layout = lay_out(plan.num_chains, shared=False)
-        return Task(build, tuned.parameters, rng_key, layout, unconstrained, plan.keep.thin)
+        return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
     repellence = _repellence(plan, tuner, tuned)
     repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
@@ -43,7 +43,7 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
 
-    def record(state: RepelState) -> Recorded:
+    def record(_: Any, state: RepelState) -> Recorded:
         base = values_of(problem, plan, state.inner_state.position) if with_base else None
         features = _features(plan, tuner.features(state, tuned.loop)) if with_features else None
         return Recorded(values_of(problem, plan, state.position), base, features)
@@ -52,11 +52,9 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
 
 
 @remembered
-def plain_builder(
-    tuner: Tuner, logdensity_fn: LogDensity
-) -> Callable[[Parameters], SamplingAlgorithm]:
+def plain_builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAlgorithm]:
     """From parameters to the plain kernel; the same function for the same model."""
-    return lambda own: tuner.build(logdensity_fn, own, alpha=0.0)
+    return lambda given: tuner.build(code(given.density), given.kernel, alpha=0.0)
 
 
 def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
@@ -81,7 +79,7 @@ def dim_of(positions: Position) -> int:
     return sum(leaf[0].size for leaf in jax.tree.leaves(positions))
 
 
-def unconstrained(state: RepelState) -> Recorded:
+def unconstrained(_: Any, state: RepelState) -> Recorded:
     """The position, and the score that the kernel cached."""
     inner = state.inner_state
     found = {"position": ravel_pytree(inner.position)[0]}

@@ -6,13 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 from blackjax.base import SamplingAlgorithm
+from jax.tree_util import Partial
 
-from srmc._programs import remembered
+from srmc._programs import Code, parted, pinned, remembered
 from srmc._progress import Show
-from srmc._types import Array, LogDensity, Position, PRNGKey
+from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run.devices import lay_out
-from srmc.run.loop import Recorded, Task, chunks, start
+from srmc.run.loop import Parameters, Recorded, Task, chunks, start
 from srmc.run.plan import Plan
 from srmc.run.stop import Stop
 from srmc.run.task import dim_of, plain_builder, unconstrained
@@ -30,34 +31,49 @@ def is_shared(plan: Plan, dim: int) -> bool:
     return few and plan.kernel in SHARING and (alone or plan.rebalances(dim))
 
 
-def _record(problem: Problem, plan: Plan, dim: int) -> Callable[[Any], Recorded]:
-    """What is kept of a draw: all of its names, or what they are computed from in the end."""
-    if plan.rebalances(dim):
-        return unconstrained
-    return _named(problem.values, plan.keep.statistics, plan.keep.base)
+def _task(
+    problem: Problem,
+    plan: Plan,
+    tuner: Tuner,
+    kernel: dict[str, Any],
+    positions: Position,
+    rng_key: PRNGKey,
+) -> Task:
+    """The task of running the kernel with these parameters; one program for all of them."""
+    code, data = parted(problem.logdensity_fn)
+    build, given = _builder(tuner, code), Parameters(kernel, data)
+    record: Callable[[Parameters, Any], Recorded] = unconstrained
+    if not plan.rebalances(dim_of(positions)):
+        # All names of a draw, not what they are computed from in the end.
+        named = Partial(_named, problem.values, plan.keep.statistics, plan.keep.base)
+        code, data = parted(pinned(named, jax.tree.map(lambda x: x[0], positions)))
+        record, given = _recorder(code), given._replace(values=data)
+    layout = lay_out(plan.num_chains, shared=False)
+    return Task(build, given, rng_key, layout, record)
+
+
+def _named(values: Any, statistics: Any, with_base: bool, position: Position) -> Recorded:
+    found = values(position)
+    found = found if statistics is None else found | statistics(found)
+    return Recorded(found, found if with_base else None)
 
 
 @remembered
-def _named(
-    values: Callable[[Position], dict[str, Array]],
-    statistics: Callable[[dict[str, Array]], dict[str, Array]] | None,
-    with_base: bool,
-) -> Callable[[Any], Recorded]:
-    def record(state: Any) -> Recorded:
-        found = values(state.position)
-        found = found if statistics is None else found | statistics(found)
-        return Recorded(found, found if with_base else None)
-
-    return record
+def _recorder(code: Code) -> Callable[[Parameters, Any], Recorded]:
+    return lambda given, state: code(given.values)(state.position)
 
 
 @remembered
-def _builder(
-    tuner: Tuner, logdensity_fn: LogDensity
-) -> Callable[[dict[str, Any]], SamplingAlgorithm]:
+def _builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAlgorithm]:
     assert isinstance(tuner, Continuous)
     acceptance = tuner.target_acceptance or RECIPES[str(tuner.kernel)].acceptance
-    return windowed(plain_builder(tuner, logdensity_fn), acceptance)
+    build = plain_builder(tuner, code)
+
+    def with_windows(given: Parameters) -> SamplingAlgorithm:
+        plain = lambda own: build(given._replace(kernel=own))
+        return windowed(plain, acceptance)(given.kernel)
+
+    return with_windows
 
 
 def adapt(
@@ -70,12 +86,9 @@ def adapt(
     show: Show,
 ) -> Tuned:
     """Adapt every chain by windows; then the median step size and the mean metric."""
-    layout = lay_out(plan.num_chains, shared=False)
     first = first_parameters(dim_of(positions), plan.num_warmup)
-    build = _builder(tuner, problem.logdensity_fn)
-    record = _record(problem, plan, dim_of(positions))
-    task = Task(build, first, rng_key, layout, record)
-    states = start(task, rng_key, positions)
+    task = _task(problem, plan, tuner, first, positions, rng_key)
+    layout, states = task.layout, start(task, rng_key, positions)
     spent = np.zeros(sum(map(len, layout.chains)), int)
     for chunk in chunks(task, states, plan.num_warmup, room=plan.num_draws):
         stop.wait_for(())
@@ -102,7 +115,5 @@ def sampling_task(
 ) -> Task:
     """The task of sampling with what was found, by the same program."""
     found = found_parameters(tuned.parameters, plan.num_warmup)
-    layout = lay_out(plan.num_chains, shared=False)
-    build = _builder(tuner, problem.logdensity_fn)
-    record = _record(problem, plan, dim_of(tuned.positions))
-    return Task(build, found, rng_key, layout, record, plan.keep.thin)
+    task = _task(problem, plan, tuner, found, tuned.positions, rng_key)
+    return task._replace(thin=plan.keep.thin)

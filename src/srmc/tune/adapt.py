@@ -10,7 +10,7 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
-from srmc._programs import remembered
+from srmc._programs import Code, parted, remembered
 from srmc._types import (
     Array,
     Draws,
@@ -109,8 +109,9 @@ def by_acceptance(
     spacing = spacing_of(positions, num_steps)
 
     lengths = quarter, thin, scored, spacing
-    run = _search_program(recipe, goal, logdensity_fn, num_steps, lengths, tuple(options.items()))
-    last, step_size, scale, path, scores, spent = run(keys, positions)
+    code, data = parted(logdensity_fn)
+    run = _search_program(recipe, goal, code, num_steps, lengths, tuple(options.items()))
+    last, step_size, scale, path, scores, spent = run(data, keys, positions)
     searched = num_chains * 2 * (quarter // thin * thin)
     total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
     total = jnp.maximum(total, 0)  # a kernel that does not tell counts -1 a step
@@ -122,15 +123,16 @@ def by_acceptance(
 def _search_program(
     recipe: Recipe,
     goal: Goal,
-    logdensity_fn: LogDensity,
+    code: Code,
     num_steps: int,
     lengths: tuple[int, int, int, int],
     options: Given,
-) -> Callable[[Array, Position], tuple[PyTree[Array], ...]]:
+) -> Callable[..., tuple[PyTree[Array], ...]]:
     """The program of `by_acceptance`; the lengths are those of a quarter, and so on."""
     quarter, thin, scored, spacing = lengths
 
-    def run(keys: Array, positions: Position) -> tuple[PyTree[Array], ...]:
+    def run(data: list[Any], keys: Array, positions: Position) -> tuple[PyTree[Array], ...]:
+        logdensity_fn = code(data)
         dim = sum(leaf[0].size for leaf in jax.tree.leaves(positions))
         search = _searching(recipe, goal, logdensity_fn, keys, quarter, thin)
         positions, _, path = search(positions, jnp.ones(dim), 0, False)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.mcmc import metrics
 
-from srmc._programs import remembered
+from srmc._programs import Code, parted, remembered
 from srmc._types import Array, Float, LogDensity, Position, PRNGKey, PyTree
 from srmc.tune.adapt import Given, Goal, Late, Recipe, late_steps, spacing_of
 from srmc.tune.tuner import Parameters
@@ -34,15 +34,15 @@ def by_window(
     fits = spacing == 1
     length = num_steps if fits else num_steps // 2
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
-    given = tuple(options.items())
+    given, (code, data) = tuple(options.items()), parted(logdensity_fn)
     late = num_steps // 2 if fits else None
-    run = _window_program(recipe, goal, logdensity_fn, length, late, given)
-    last, found, spent, path, scores = run(keys, positions)
+    run = _window_program(recipe, goal, code, length, late, given)
+    last, found, spent, path, scores = run(data, keys, positions)
     parameters = _pooled(found["step_size"], found["inverse_mass_matrix"])
     if fits:
         return Late(last, parameters, path, scores, jnp.sum(spent))
-    more = _late_program(recipe, logdensity_fn, (length, num_steps), spacing, given)
-    last, path, scores, cost = more(keys, last, parameters)
+    more = _late_program(recipe, code, (length, num_steps), spacing, given)
+    last, path, scores, cost = more(data, keys, last, parameters)
     return Late(last, parameters, path, scores, jnp.sum(spent) + cost)
 
 
@@ -68,27 +68,27 @@ def whole(parameters: Parameters) -> dict[str, Any]:
 def _window_program(
     recipe: Recipe,
     goal: Goal,
-    logdensity_fn: LogDensity,
+    code: Code,
     length: int,
     late: int | None,
     options: Given,
-) -> Callable[[PRNGKey, Position], tuple[PyTree[Array], ...]]:
+) -> Callable[..., tuple[PyTree[Array], ...]]:
     """The program that adapts chains and keeps their draws from number `late` on, if not None."""
     seen = set() if late is None else {"position", "logdensity_grad"}
     form: dict[str, Any] = {"is_mass_matrix_diagonal": goal.metric == "diag"}
     adapt, needed = blackjax.window_adaptation, set()
     if goal.metric == "low_rank":
         adapt, form, needed = blackjax.window_adaptation_low_rank, {}, {"mu_star"}
-    adaptation = adapt(
-        recipe.pilot,
-        logdensity_fn,
-        target_acceptance_rate=goal.acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}, needed),
-        **form,
-        **dict(options),
-    )
 
-    def run(key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
+    def run(data: list[Any], key: PRNGKey, position: Position) -> tuple[PyTree[Array], ...]:
+        adaptation = adapt(
+            recipe.pilot,
+            code(data),
+            target_acceptance_rate=goal.acceptance,
+            adaptation_info_fn=get_filter_adapt_info_fn(seen, {"num_integration_steps"}, needed),
+            **form,
+            **dict(options),
+        )
         (state, parameters), info = adaptation.run(key, position, length)
         kept = jax.tree.map(lambda x: x[late:], info.state)
         spent = jnp.sum(info.info.num_integration_steps)
@@ -97,18 +97,20 @@ def _window_program(
             last = jax.tree.map(lambda x: x[-1], kept.position)
         return last, parameters, spent, kept.position, kept.logdensity_grad
 
-    program: Callable[..., Any] = jax.jit(jax.vmap(run))
+    program: Callable[..., Any] = jax.jit(jax.vmap(run, (None, 0, 0)))
     return program
 
 
 @remembered
 def _late_program(
-    recipe: Recipe, logdensity_fn: LogDensity, span: tuple[int, int], spacing: int, options: Given
+    recipe: Recipe, code: Code, span: tuple[int, int], spacing: int, options: Given
 ) -> Callable[..., tuple[Any, ...]]:
     """The program of `late_steps` with parameters that were found."""
 
-    def run(keys: PRNGKey, last: Position, parameters: dict[str, Array]) -> tuple[Any, ...]:
-        algorithm = recipe.build(logdensity_fn, **whole(parameters), **dict(options), alpha=0.0)
+    def run(
+        data: list[Any], keys: PRNGKey, last: Position, parameters: dict[str, Array]
+    ) -> tuple[Any, ...]:
+        algorithm = recipe.build(code(data), **whole(parameters), **dict(options), alpha=0.0)
         return late_steps(algorithm, keys, last, span, spacing)
 
     program: Callable[..., Any] = jax.jit(run)
