@@ -166,6 +166,19 @@ def test_shipped_weights_have_a_card(name):
     assert card["quality"]
 
 
+def test_a_training_is_shown_beside_the_shipped_weights():
+    shipped, card = networks.load("mnist-ebm"), networks.card("mnist-ebm")
+    rows = networks.beside_shipped("mnist-ebm", shipped, card)
+    assert ("settings", "the same", "") in rows
+    assert rows[-1] == ("largest difference of a weight", "0", "")
+    likelihood = str(card["quality"]["test_log_likelihood"])
+    assert rows[0] == ("test_log_likelihood", likelihood, likelihood)
+    other = eqx.tree_at(lambda m: m.base, shipped, shipped.base + 1)
+    rows = networks.beside_shipped("mnist-ebm", other, card | {"settings": {}})
+    assert ("settings", "others", "") in rows
+    assert float(rows[-1][1]) == pytest.approx(1, abs=0.01)
+
+
 def test_shipped_weights_are_small_and_the_digits_are_told_apart():
     assert sum(p.stat().st_size for p in networks.WEIGHTS.iterdir()) < 5e6
     assert networks.card("mnist-classifier")["quality"]["test_accuracy"] > 0.985

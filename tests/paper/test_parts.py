@@ -7,11 +7,14 @@ import pytest
 
 import srmc
 from srmc.paper import _numbers
+from srmc.paper._adaptive import RuleErrors
 from srmc.paper._chains import Plan, Trial, averages, run
 from srmc.paper._control import control_variates
-from srmc.paper._coverage import Setting, coverage, rotate
+from srmc.paper._coverage import Setting, coverage, exact_draws, mixture, rotate
+from srmc.paper._derivatives import derivatives, settings
 from srmc.paper._families import Curve
 from srmc.paper._images import images
+from srmc.paper._problems import Errors
 from srmc.paper._truth import posterior_truth
 
 
@@ -69,9 +72,35 @@ def test_errors_are_read_off_a_curve_where_the_gradients_are_spent():
     errors = np.array([[4.0, 3.0, 2.0]])
     steps = np.array([1, 2, 3])
     curve = Curve(errors, steps, 5.0 * steps, None, np.ones(1))
-    assert curve.at_gradients(10.0) == 3.0
-    assert curve.at_gradients(14.0) == 3.0
-    assert curve.at_gradients(99.0) == curve.last == 2.0
+    assert curve.at("gradients", 10.0) == 3.0
+    assert curve.at("gradients", 14.0) == 3.0
+    assert curve.at("gradients", 99.0) == curve.last == 2.0
+    assert curve.at("steps", 2) == 3.0
+
+
+def test_on_a_gaussian_all_derivative_rules_are_the_same():
+    target = srmc.targets.gaussian()
+
+    def draws(derivative):
+        algorithm = srmc.mala(target.logdensity_fn, 0.01, **settings(2.0, derivative))
+        one = lambda state, key: (algorithm.step(key, state)[0], state.position)
+        keys = jax.random.split(jax.random.key(0), 30)
+        return jax.lax.scan(one, algorithm.init(jnp.ones(10)), keys)[1]
+
+    first, *others = (draws(derivative) for derivative in derivatives("full"))
+    assert len(others) == 3
+    for other in others:
+        np.testing.assert_allclose(other, first, atol=1e-3)
+
+
+def test_a_guard_that_takes_longer_is_read_off_earlier_at_equal_processor_time():
+    errors = np.arange(10.0)[None, None] * np.ones((2, 3, 1))
+    found = Errors(errors, np.arange(1, 11), *[np.zeros(2)] * 4, 0.0)
+    rules = {("fixed", 1.0): 0, ("guarded", 1.0): 1}
+    mine = RuleErrors(rules, found, {"fixed": 1e-6, "guarded": 2e-6})
+    np.testing.assert_array_equal(mine.last("guarded", 1.0), 9)
+    np.testing.assert_array_equal(mine.last("guarded", 1.0, "processor time"), 4)
+    np.testing.assert_array_equal(mine.last("fixed", 1.0, "processor time"), 9)
 
 
 def test_control_variates_are_exact_on_a_gaussian():
@@ -99,14 +128,38 @@ def test_rotated_means_keep_their_distances():
 
 
 def test_coverage_counts_modes_that_overlap_and_none_that_are_far_away():
+    target = mixture(np.random.default_rng(0).uniform(size=(4, 8)))
+    near_and_far = [Setting(0.0), Setting(0.0, scale=1000.0)]
+    trial = Trial(200, 4, 2, 0, True)
+    near, far = coverage(target, 8, near_and_far, (0, 2), trial, lambda n: None)
+    assert len(near) == len(far) == 2
+    assert not np.array_equal(near[0].found, near[1].found)
+    for seed in near:
+        assert np.all(np.diff(seed.found) >= 0)
+        assert seed.found[-1] == 4
+        assert seed.steps == 1 + np.argmax(seed.found == 4)
+    for seed in far:
+        assert np.all(seed.found == 1)
+        assert seed.steps == np.inf
+
+
+def test_the_score_of_the_mixture_is_the_gradient_of_its_log_density():
     means = np.random.default_rng(0).uniform(size=(4, 8))
-    settings = [Setting(0.0), Setting(0.0, scale=1000.0)]
-    near, far = coverage(means, 8, settings, Trial(200, 4, 2, 0, True), lambda n: None)
-    assert np.all(np.diff(near.found) >= 0)
-    assert near.found[-1] == 4
-    assert near.steps == 1 + np.argmax(near.found == 4)
+    target, setting = mixture(means), Setting(0.0, scale=9.0)
+    x = jax.random.normal(jax.random.key(0), (3,))
+
+    def logdensity(x):
+        return jax.nn.logsumexp(-0.5 * jnp.sum((x[None] - 9 * target.centres) ** 2, axis=1) / 16)
+
+    np.testing.assert_allclose(target.score(x, setting), jax.grad(logdensity)(x), rtol=1e-4)
+
+
+def test_exact_draws_from_one_component_find_other_modes_where_modes_overlap():
+    target = mixture(np.random.default_rng(0).uniform(size=(20, 40)))
+    near = exact_draws(target, Setting(0.0), 3, 5, 40, 0)
+    far = exact_draws(target, Setting(0.0, scale=1000.0), 3, 5, 40, 0)
+    assert near.found[-1] > 10
     assert np.all(far.found == 1)
-    assert far.steps == np.inf
 
 
 def test_without_data_images_are_synthetic_and_say_where_to_put_real_ones(tmp_path, monkeypatch):

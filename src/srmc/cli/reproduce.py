@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from srmc._progress import progress_bar
@@ -14,7 +15,7 @@ from srmc.store.files import check_writable
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, or all.")],
+    name: Annotated[str, typer.Argument(help="An experiment, all, or ledger: only the page anew.")],
     quick: Annotated[
         bool, typer.Option("--quick/--full", help="Minutes for all, or an hour of one core.")
     ] = True,
@@ -26,18 +27,19 @@ def reproduce(
 ) -> None:
     """Repeat an experiment of the paper; write numbers, pictures, the ledger and a page."""
     # Importing the experiments takes longer than most commands do.
-    from srmc.paper import EXPERIMENTS, _report
+    from srmc.paper import EXPERIMENTS, _page, _report
 
-    if name != "all" and name not in EXPERIMENTS:
-        fail(ValueError(f"NAME must be all, {', '.join(EXPERIMENTS)}, got {name!r}"))
+    if name not in ("all", "ledger", *EXPERIMENTS):
+        fail(ValueError(f"NAME must be all, ledger, {', '.join(EXPERIMENTS)}, got {name!r}"))
     size = "quick" if quick else "full"
     out = out or Path("srmc-output/reproduction" if quick else "docs/reproduction")
     try:
         check_writable("out", out)
     except ValueError as error:
         fail(error)
+    chosen = {"all": list(EXPERIMENTS), "ledger": []}.get(name, [name])
     with progress_bar() as show:
-        for each in EXPERIMENTS if name == "all" else [name]:
+        for each in chosen:
             began = time.perf_counter()
             try:
                 outcome = EXPERIMENTS[each](size, seed, show)
@@ -46,9 +48,13 @@ def reproduce(
                     ValueError(f"{each} needs more packages ({error}): pip install 'srmc[images]'")
                 )
             _report.write(out, each, outcome, size, seed, time.perf_counter() - began)
-            rows = _report.build(out, list(EXPERIMENTS))
+            _report.build(out, list(EXPERIMENTS))
+    try:
+        rows = _report.build(out, list(EXPERIMENTS))
+    except FileNotFoundError as error:
+        fail(error)
     table = Table("experiment", "claim", "verdict", box=SIMPLE_HEAD)
     for row in rows:
-        table.add_row(row["experiment"], row["claim"], row["verdict"])
+        table.add_row(row["experiment"], escape(_page.full_claim(row)), row["verdict"])
     console.print(table)
     console.print(f"The report is [bold]{out / 'index.html'}[/].")

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
+from rich.table import Table
 
 from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
@@ -20,7 +22,10 @@ def train(
     ),
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
 ) -> None:
-    """Train an energy-based model or a classifier; write its weights and a card of its quality."""
+    """Train an energy-based model or a classifier; write its weights and a card of its quality.
+
+    The quality is shown beside that on the card of the shipped weights.
+    """
     try:
         from srmc.paper.ebm import networks, recipes, training
     except ModuleNotFoundError as error:
@@ -36,4 +41,8 @@ def train(
         fail(error)
     networks.save(out, name, model, card)
     console.print_json(data=card)
+    table = Table(name, "this run", "shipped", box=SIMPLE_HEAD)
+    for row in networks.beside_shipped(name, model, card):
+        table.add_row(*row)
+    console.print(table)
     console.print(f"Weights and card are in [bold]{escape(str(out))}[/].")

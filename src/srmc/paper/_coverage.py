@@ -13,34 +13,27 @@ from srmc._types import Array, Float, Int, Scalar
 from srmc.paper._chains import Kept, Trial, run
 from srmc.paper._progress import OnBlock
 
+SIGMA = 4.0  # the width of the modes
 NEVER = np.iinfo(np.int32).max  # in place of a step, for modes that were not reached
 
 
 class Case(NamedTuple):
-    """What was run: a sampler on a target, or a value of an ablated parameter, from a start."""
+    """What was run: a sampler on a target, or a value of an ablated parameter."""
 
     group: str
     value: str | float
-    start: int
 
 
 class Setting(NamedTuple):
-    """A target, a strength and a history.
-
-    `scale` multiplies the images; the gain never falls below `floor`; chains start in the mode
-    `start`.
-    """
+    """The strength, the factor that multiplies the images, and the length of the difference."""
 
     alpha: float
-    sigma: float = 4.0
     scale: float = 1.0
     eps: float = 1e-3
-    floor: float = 0.0
-    start: int = 0
 
 
 class Coverage(NamedTuple):
-    """The modes that were found under one setting.
+    """The modes that one seed found under one setting.
 
     found
         The number of modes found by each step.
@@ -55,7 +48,7 @@ class Coverage(NamedTuple):
     correction: Float[np.ndarray, " block"]
 
 
-class _Mixture(NamedTuple):
+class Mixture(NamedTuple):
     """An equal mixture of Gaussians, in coordinates of which only the first differ by mode."""
 
     centres: Float[Array, "mode inner"]
@@ -64,26 +57,30 @@ class _Mixture(NamedTuple):
     def logits(self, x: Float[Array, " d"], s: Setting) -> Float[Array, " mode"]:
         """The log weight of each mode at x, up to a constant."""
         inner = self.centres @ x[: self.centres.shape[1]]
-        return (s.scale * inner - s.scale**2 * self.half_norms) / s.sigma**2
+        return (s.scale * inner - s.scale**2 * self.half_norms) / SIGMA**2
 
-    def logdensity(self, x: Float[Array, " d"], s: Setting) -> Scalar:
-        value: Scalar = jax.nn.logsumexp(self.logits(x, s)) - 0.5 * jnp.sum(x**2) / s.sigma**2
-        return value
+    def score(self, x: Float[Array, " d"], s: Setting) -> Float[Array, " d"]:
+        """The score: minus the distance to the weighted mean of the modes, over the variance."""
+        mean = s.scale * (jax.nn.softmax(self.logits(x, s)) @ self.centres)
+        return (jnp.zeros_like(x).at[: mean.size].set(mean) - x) / SIGMA**2
 
-    def sampler(self, s: Setting) -> SamplingAlgorithm:
-        """SR-ULA with step size 1, as the paper states."""
-        options = srmc.paper_settings(s.alpha) | {
-            "gain": lambda n: jnp.maximum(srmc.gain(0.6)(n), s.floor),
-            "surrogate": srmc.tilt("finite-difference", eps=s.eps),
-        }
-        return srmc.ula(lambda x: self.logdensity(x, s), 1.0, **options)
+    def sampler(self, s: Setting, plain: bool) -> SamplingAlgorithm:
+        """ULA or SR-ULA with step size 1, as the paper states."""
+        difference = srmc.tilt("finite-difference", eps=s.eps)
+        options = srmc.paper_settings(0.0 if plain else s.alpha) | {"surrogate": difference}
+        return srmc.ula(score_fn=lambda x: self.score(x, s), step_size=1.0, **options)
 
     def correction(self, x: Float[Array, " d"], theta: Float[Array, " d"], s: Setting) -> Scalar:
         """The size of the Hessian-vector product relative to the score."""
-        score_fn = jax.grad(self.logdensity)
-        score, product = jax.jvp(lambda x: score_fn(x, s), (x,), (theta,))
+        score, product = jax.jvp(lambda x: self.score(x, s), (x,), (theta,))
         size: Scalar = jnp.linalg.norm(product) / jnp.linalg.norm(score)
         return size
+
+
+def mixture(means: Float[np.ndarray, "mode pixel"]) -> Mixture:
+    """The mixture around these means, rotated and centred."""
+    centres = jnp.asarray(rotate(means))
+    return Mixture(centres, 0.5 * jnp.sum(centres**2, axis=1))
 
 
 def rotate(means: Float[np.ndarray, "mode pixel"]) -> Float[np.ndarray, "mode inner"]:
@@ -98,44 +95,41 @@ def rotate(means: Float[np.ndarray, "mode pixel"]) -> Float[np.ndarray, "mode in
 
 
 def coverage(
-    means: Float[np.ndarray, "mode pixel"],
+    target: Mixture,
     dim: int,
     settings: Sequence[Setting],
+    starts: Sequence[int],
     trial: Trial,
     on_block: OnBlock,
-) -> list[Coverage]:
-    """Count the modes that chains from one mode find together, for each setting.
+) -> list[list[Coverage]]:
+    """Count the modes that chains from one mode find together, for each setting and each seed.
 
-    The number of chains is `trial.replicates`.
+    Seed n starts `trial.replicates` chains in the mode `starts[n]`. Settings that are all of
+    alpha 0 run the plain sampler.
     """
-    centres = jnp.asarray(rotate(means))
-    mixture = _Mixture(centres, 0.5 * jnp.sum(centres**2, axis=1))
-    count, inner = centres.shape
+    plain = all(s.alpha == 0 for s in settings)
+    count, inner = target.centres.shape
     plan = trial.plan(on_block)
 
     def fold(
         kept: Kept, s: Setting, state: srmc.RepelState, info: srmc.RepelInfo, n: Int[Array, ""]
     ) -> Kept:
-        mode = jnp.argmax(mixture.logits(state.position, s))
-        # The product costs a gradient, so it is evaluated once per block.
-        size = jax.lax.cond(
-            n % plan.block == 0,
-            mixture.correction,
-            lambda *_: 0.0,
-            *(state.position, state.theta, s),
-        )
+        mode = jnp.argmax(target.logits(state.position, s))
+        size = jnp.zeros(())
+        if not plain:  # the product costs a gradient, so it is evaluated once per block
+            at = state.position, state.theta, s
+            size = jax.lax.cond(n % plan.block == 0, target.correction, lambda *_: 0.0, *at)
         return {
             "first": kept["first"].at[mode].min(n),
             "correction": kept["correction"] + size,
         }
 
-    starts = np.zeros((len(settings), trial.replicates, dim), np.float32)
-    for n, s in enumerate(settings):
-        starts[n, :, :inner] = s.scale * np.asarray(centres[s.start])
+    begin = np.repeat(np.asarray(target.centres)[list(starts)], trial.replicates, axis=0)
+    begin = np.pad(begin, ((0, 0), (0, dim - inner)))
     kept = run(
-        mixture.sampler,
+        lambda s: target.sampler(s, plain),
         jax.tree.map(lambda *x: jnp.array(x, float), *settings),
-        starts,
+        np.stack([s.scale * begin for s in settings]),
         jax.random.key(trial.seed),
         plan,
         empty={
@@ -144,15 +138,38 @@ def coverage(
         },
         fold=fold,
     ).kept
-    first = kept["first"].min(axis=(1, 2))
-    correction = kept["correction"].mean(axis=1)
-    return [_coverage(f, c, trial.steps) for f, c in zip(first, correction, strict=True)]
+    by_seed = {k: np.stack(np.split(x, len(starts), axis=1), axis=1) for k, x in kept.items()}
+    first = by_seed["first"].min(axis=(2, 3))
+    correction = by_seed["correction"].mean(axis=2)
+    return [
+        [_coverage(f, c, trial.steps) for f, c in zip(fs, cs, strict=True)]
+        for fs, cs in zip(first, correction, strict=True)
+    ]
 
 
 def _coverage(
     first: Int[np.ndarray, " mode"], correction: Float[np.ndarray, " block"], steps: int
 ) -> Coverage:
-    """Summarise one setting from the step at which each mode was first reached."""
+    """Summarise one seed from the step at which each mode was first reached."""
     found = np.searchsorted(np.sort(first), np.arange(steps) + 1, "right")
     slowest = float(first.max())
     return Coverage(found, np.inf if slowest == NEVER else slowest, correction)
+
+
+def exact_draws(
+    target: Mixture, setting: Setting, start: int, chains: int, draws: int, seed: int
+) -> Coverage:
+    """The modes nearest to exact draws from the one component in which the chains start.
+
+    `chains` draws take the place of one step of all chains.
+    """
+    rng = np.random.default_rng((seed, start))
+    centres, seen = np.asarray(target.centres), np.zeros(len(target.centres), bool)
+    offsets = setting.scale * np.asarray(target.half_norms)
+    found = np.zeros(draws, int)
+    for n in range(draws):
+        noise = rng.standard_normal((chains, centres.shape[1]), np.float32)
+        x = setting.scale * centres[start] + SIGMA * noise
+        seen[np.argmax(x @ centres.T - offsets, axis=1)] = True
+        found[n] = seen.sum()
+    return Coverage(found, np.inf, np.zeros(1))

@@ -1,4 +1,4 @@
-"""The families of figure 2 on one problem: printed, adaptive, plain and self-tuned samplers."""
+"""The families of figure 2 on one problem: plain, printed and self-tuned samplers."""
 
 import time
 from typing import Any, NamedTuple, TypeAlias
@@ -9,14 +9,13 @@ import numpy as np
 
 import srmc
 from srmc._types import Array, Float, Int
-from srmc.paper._adaptive import Rule, measure_rules
 from srmc.paper._chains import Kept, Number, Trial, run
 from srmc.paper._control import control_variates
+from srmc.paper._derivatives import settings
 from srmc.paper._problems import BURN_IN, Errors, Problem, RepelOptions, measure
 from srmc.paper._progress import OnBlock
 
 ALPHAS = (0.01, 0.1, 1.0, 2.0, 5.0)
-ADAPTIVE = (1.0, 2.0, 5.0)
 
 
 class Curve(NamedTuple):
@@ -36,13 +35,20 @@ class Curve(NamedTuple):
         """Errors at the end of the run."""
         return self.errors[:, -1]
 
-    def at_gradients(self, gradients: float) -> Float[np.ndarray, " replicate"]:
-        """Errors when `gradients` were spent, or at the end if the run is shorter."""
-        point = int(np.sum(self.gradients <= gradients * (1 + 1e-6))) - 1
+    def cost(self, view: str) -> Float[np.ndarray, " point"]:
+        """What was spent at each point: "steps", "gradients" or "processor time"."""
+        found = self.seconds if view == "processor time" else getattr(self, view)
+        assert found is not None
+        return np.asarray(found, float)
+
+    def at(self, view: str, spent: float) -> Float[np.ndarray, " replicate"]:
+        """Errors when `spent` was spent in this view, or at the end if the run is shorter."""
+        point = int(np.sum(self.cost(view) <= spent * (1 + 1e-6))) - 1
         return self.errors[:, max(0, point)]
 
 
-CurveKey: TypeAlias = str | Rule
+Repelled: TypeAlias = tuple[str, float]  # a derivative rule, and alpha
+CurveKey: TypeAlias = str | Repelled
 Curves: TypeAlias = dict[CurveKey, Curve]
 
 
@@ -57,16 +63,17 @@ class _Run(NamedTuple):
 def key_name(key: CurveKey) -> str:
     """The name of a curve.
 
-    >>> key_name(("fixed", 2.0))
-    'fixed 2'
+    >>> key_name(("exact", 2.0))
+    'exact, alpha = 2'
     """
-    return key if isinstance(key, str) else f"{key[0]} {key[1]:g}"
+    return key if isinstance(key, str) else f"{key[0]}, alpha = {key[1]:g}"
 
 
-def repelled(problem: Problem, trial: Trial, on_block: OnBlock) -> Curves:
-    """The paper's algorithm, with fixed alphas and with its adaptive rules."""
-    found = measure_rules(problem, ALPHAS, ADAPTIVE, trial, on_block)
-    return {rule: _curve(found.errors, k) for rule, k in found.settings.items()}
+def repelled(problem: Problem, derivative: str, trial: Trial, on_block: OnBlock) -> Curves:
+    """The paper's algorithm with fixed alphas, under one derivative rule."""
+    options = lambda alpha: settings(alpha, derivative)
+    found = measure(problem, options, jnp.array(ALPHAS), trial, on_block)
+    return {(derivative, a): _curve(found, k) for k, a in enumerate(ALPHAS)}
 
 
 def _curve(found: Errors, k: int) -> Curve:
@@ -116,26 +123,29 @@ def plain(problem: Problem, trial: Trial, on_block: OnBlock) -> tuple[Curve, Cur
 
 
 def timed(problem: Problem, curves: Curves, replicates: int) -> Curves:
-    """The curves with processor times, from short runs of the plain and of the tilted sampler.
+    """The curves with processor times, from short runs of the plain and of the tilted samplers.
 
-    Both run as many chains in one program as `srmc.sample`, which was timed by itself.
+    All run as many chains in one program as `srmc.sample`, which was timed by itself.
     """
     trial = Trial(steps=4000, replicates=replicates, blocks=4, seed=0)
 
     def rate(options: RepelOptions) -> float:
         return measure(problem, lambda _: options, jnp.zeros(1), trial).seconds
 
-    plain, tilt = rate(srmc.paper_settings(0.0)), rate(srmc.paper_settings(1.0))
+    rules = dict.fromkeys(key[0] for key in curves if isinstance(key, tuple))
+    rates = {rule: rate(settings(1.0, rule)) for rule in rules}
+    plain = rate(srmc.paper_settings(0.0))
     out: Curves = {}
     for key, curve in curves.items():
-        seconds = curve.steps * (tilt if isinstance(key, tuple) else plain)
+        seconds = curve.steps * (rates[key[0]] if isinstance(key, tuple) else plain)
         out[key] = curve if curve.seconds is not None else curve._replace(seconds=seconds)
     return out
 
 
 def self_tuned(problem: Problem, trial: Trial, clock: bool, points: int = 40) -> Curves:
-    """`srmc.sample` with alpha="auto" and a history per chain, and its well-tuned base chains.
+    """The tuned loop of `srmc.sample`, with a history per chain, and its well-tuned base chains.
 
+    `repellence={}` keeps all that is tuned, and repels draws as they are made.
     Its warm-up takes the place of burn-in. The chains are replicates, except for the step size,
     the metric and the loop, which are tuned on 32 of them together.
     """
@@ -147,6 +157,7 @@ def self_tuned(problem: Problem, trial: Trial, clock: bool, points: int = 40) ->
         "num_warmup": min(3000, max(500, warmup)),
         "seed": trial.seed,
         "shared_history": False,
+        "repellence": {},
         "base": True,
         "progress": False,
     }

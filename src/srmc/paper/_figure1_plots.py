@@ -109,9 +109,9 @@ def escape_picture(
     )
     right.axhline(exact, color="k", lw=0.8, ls=":")
     right.annotate(
-        f"exact {exact:.3f}", (4.2, exact), (0, -12), textcoords="offset points", fontsize=8
+        f"exact {exact:.3f}", (4.2, exact), (0, 4), textcoords="offset points", fontsize=8
     )
-    right.set(xlabel="α", ylabel=f"share of {steps:,} steps on the right, 95% interval")
+    right.set(xlabel="α", ylabel="share of steps on the right, 95% interval")
     right.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
     right.legend(fontsize=8, loc="upper left")
     return figure

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from matplotlib.figure import Figure
 
@@ -18,15 +18,16 @@ class RowRecord(TypedDict):
     paper: str
     ours: dict[str, list[float | None]]
     checks: dict[str, bool]
-    verdict: str
     reason: str
+    reading: NotRequired[str]
 
 
 class LedgerRow(RowRecord):
-    """A row with its experiment and the command that repeats it."""
+    """A row with its experiment, the command that repeats it, and the verdict of its checks."""
 
     experiment: str
     command: str
+    verdict: str
 
 
 class Record(TypedDict):
@@ -72,9 +73,12 @@ class Row:
     ours
         Our estimates by name.
     checks
-        Statements about our estimates, and whether each of them holds.
+        Statements about our estimates, and whether each of them holds. The first is the main one:
+        the claim itself, as weakly as it can be read.
     reason
         An explanation of the result, from what was measured.
+    reading
+        What was chosen where the paper leaves it open, such as how the surrogate score is computed.
     """
 
     where: str
@@ -83,14 +87,7 @@ class Row:
     ours: dict[str, Estimate]
     checks: dict[str, bool]
     reason: str
-
-    @property
-    def verdict(self) -> str:
-        """The verdict: "reproduced" if every check holds, "not" if none does, else "partly"."""
-        held = sum(self.checks.values())
-        if held == len(self.checks):
-            return "reproduced"
-        return "partly" if held else "not"
+    reading: str = ""
 
     def record(self) -> RowRecord:
         """Return the row as plain data."""
@@ -100,9 +97,20 @@ class Row:
             "paper": self.paper,
             "ours": {name: [_rounded(x) for x in e] for name, e in self.ours.items()},
             "checks": {text: bool(held) for text, held in self.checks.items()},
-            "verdict": self.verdict,
             "reason": self.reason,
+            "reading": self.reading,
         }
+
+
+def verdict(checks: dict[str, bool]) -> str:
+    """The verdict: "reproduced" if every check holds, "partly" if the main one does, else "not".
+
+    >>> verdict({"the error is lower": True, "by a factor of 5": False})
+    'partly'
+    """
+    if all(checks.values()):
+        return "reproduced"
+    return "partly" if next(iter(checks.values())) else "not"
 
 
 class Outcome(NamedTuple):

@@ -9,8 +9,12 @@ from srmc.paper._ledger import NOT_IN_THE_PAPER, Estimate, Json, LedgerRow, Reco
 
 INTRODUCTION = (
     "Each row states a claim of the paper, our estimate with its standard error over replicates, "
-    'and a verdict. Verdicts are computed from checks: a row is "reproduced" if all of its checks '
-    'hold, "not" if none holds, and "partly" otherwise. "By two standard errors" refers to the '
+    "and a verdict. Verdicts are computed from checks, the first of which is the main one: a row "
+    'is "reproduced" if all of its checks hold, "partly" if the main one holds but not all, and '
+    '"not" if the main one fails. Where the paper leaves a choice open, such as how it computes '
+    "the surrogate score, a claim has a row for each reading, in brackets, and is counted once, "
+    "with the best of its verdicts. "
+    '"By two standard errors" refers to the '
     "standard error of the difference over paired replicates. A run has diverged if its error "
     "exceeds that of a single exact draw from the target; of two diverged runs neither counts as "
     "better. Nothing was tuned to match the paper."
@@ -55,16 +59,30 @@ def _ours(row: LedgerRow) -> list[str]:
     return lines
 
 
+def full_claim(row: LedgerRow) -> str:
+    """The claim, with the reading under which it was checked in brackets."""
+    reading = row.get("reading")
+    return f"{row['claim']} [{reading}]" if reading else row["claim"]
+
+
 def _checks(row: LedgerRow) -> list[str]:
     return [f"{'✓' if held else '✗'} {text}" for text, held in row["checks"].items()]
 
 
 def count(rows: Sequence[LedgerRow]) -> str:
-    """How many of the paper's claims, and of our own, have each verdict."""
+    """How many of the paper's claims, and of our own, have each verdict.
+
+    A claim with several rows, one for each reading, has the best of their verdicts.
+    """
+    order = ("reproduced", "partly", "not")
 
     def verdicts(rows: Sequence[LedgerRow]) -> str:
-        found = [row["verdict"] for row in rows]
-        each = {verdict: found.count(verdict) for verdict in ("reproduced", "partly", "not")}
+        best: dict[tuple[str, str], int] = {}
+        for row in rows:
+            key = row["experiment"], row["claim"]
+            rank = order.index(row["verdict"])
+            best[key] = min(rank, best.get(key, rank))
+        each = {verdict: list(best.values()).count(n) for n, verdict in enumerate(order)}
         return ", ".join(f"{n} {verdict}" for verdict, n in each.items() if n) or "none"
 
     own = [row for row in rows if row["paper"] == NOT_IN_THE_PAPER]
@@ -79,7 +97,7 @@ def markdown(rows: Sequence[LedgerRow]) -> str:
     for row in rows:
         cells = (
             f"`{row['command']}`",
-            f"{row['claim']} ({row['where']})",
+            f"{full_claim(row)} ({row['where']})",
             row["paper"],
             "<br>".join(_ours(row)),
             f"**{row['verdict']}**",
@@ -115,7 +133,7 @@ def _table(rows: Sequence[LedgerRow]) -> str:
     body = []
     for row in rows:
         cells = (
-            f"{_text(row['claim'])}<div class=small>{_text(row['where'])} · "
+            f"{_text(full_claim(row))}<div class=small>{_text(row['where'])} · "
             f'<a href="#{row["experiment"]}">{row["experiment"]}</a><br>'
             f"<code>{_text(row['command'])}</code></div>",
             _text(row["paper"]),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import srmc
 from srmc.paper import _page
-from srmc.paper._ledger import LedgerRow, Outcome, Record, plain
+from srmc.paper._ledger import LedgerRow, Outcome, Record, plain, verdict
 from srmc.paper._style import save
 
 
@@ -35,9 +35,14 @@ def write(out: Path, name: str, outcome: Outcome, size: str, seed: int, seconds:
 
 
 def ledger(records: list[Record]) -> list[LedgerRow]:
-    """The rows of all experiments, each with the command that repeats it; times are left out."""
+    """The rows of all experiments, each with its command and verdict; times are left out."""
     return [
-        {"experiment": record["experiment"], "command": record["command"], **row}
+        {
+            "experiment": record["experiment"],
+            "command": record["command"],
+            **row,
+            "verdict": verdict(row["checks"]),
+        }
         for record in records
         for row in record["rows"]
     ]
@@ -45,8 +50,10 @@ def ledger(records: list[Record]) -> list[LedgerRow]:
 
 def build(out: Path, names: list[str]) -> list[LedgerRow]:
     """Write `ledger.json`, `ledger.md` and `index.html` from the experiments in a folder."""
-    found = [out / f"{name}.json" for name in names]
-    records: list[Record] = [json.loads(path.read_text()) for path in found if path.is_file()]
+    found = [path for name in names if (path := out / f"{name}.json").is_file()]
+    if not found:
+        raise FileNotFoundError(f"{out} has no results; `srmc reproduce NAME` writes them")
+    records: list[Record] = [json.loads(path.read_text()) for path in found]
     rows = ledger(records)
     (out / "ledger.json").write_text(json.dumps(rows, indent=1) + "\n")
     (out / "ledger.md").write_text(_page.markdown(rows))

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import srmc
-from srmc._types import Float
+from srmc._types import Int
 from srmc.paper import _numbers
 from srmc.paper._chains import Number, Trial
 from srmc.paper._ledger import Estimate, Outcome, Row
@@ -25,7 +25,7 @@ _Pair: TypeAlias = tuple[float, float]  # alpha and rho
 def rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
     """Measure errors on the correlated Gaussian for several rho, with MALA and HMC."""
     full = size == "full"
-    trial = Trial(500_000, 100, 100, seed) if full else Trial(2_000, 8, 20, seed, True)
+    trial = Trial(500_000, 48, 100, seed) if full else Trial(2_000, 8, 20, seed, True)
     alphas, rhos = (jnp.array(x) for x in zip(*PAIRS, strict=True))
     found = {}
     for n, kernel in enumerate(("mala", "hmc")):
@@ -57,8 +57,9 @@ def rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Ou
     }
     limit = problem(("gaussian", "mala"), size).truth.variance
     rows = [
-        _row(kernel, dict(zip(PAIRS, errors.last, strict=True)), lost[kernel], trial.steps, limit)
+        _row(kernel, a, errors, lost[kernel], limit)
         for kernel, errors in found.items()
+        for a in ALPHAS
     ]
     return Outcome(settings, numbers, {"errors": _picture(found)}, rows)
 
@@ -77,39 +78,74 @@ def _lost(kernel: str, size: str, errors: Errors) -> dict[_Pair, Estimate]:
     }
 
 
+def horizons(points: int) -> Int[np.ndarray, " horizon"]:
+    """The blocks after which errors are compared, at about equal ratios.
+
+    >>> horizons(70)
+    array([ 0,  1,  3,  7, 15, 33, 69])
+    """
+    return np.unique(np.geomspace(1, points, 7).astype(int)) - 1
+
+
 def _row(
-    kernel: str,
-    last: dict[_Pair, Float[np.ndarray, " replicate"]],
-    lost: dict[_Pair, Estimate],
-    steps: int,
-    limit: float,
+    kernel: str, alpha: float, errors: Errors, lost: dict[_Pair, Estimate], limit: float
 ) -> Row:
-    checks = {
-        f"alpha = {a:g}: rho = {r:g} is below rho = 1, by two standard errors": _numbers.below(
-            last[a, r], last[a, 1.0], limit
-        )
-        for a in ALPHAS
+    """One alpha, since the paper does not state its own."""
+    each = dict(zip(PAIRS, errors.errors, strict=True))
+    at = horizons(len(errors.steps))
+    capped = {r: np.minimum(np.nan_to_num(each[alpha, r], nan=np.inf), limit) for r in RHOS}
+    lower = {
+        r: [bool(capped[r][:, n].mean() < capped[1.0][:, n].mean()) for n in at] for r in RHOS[:-1]
+    }
+    clearly = {
+        r: [_numbers.below(each[alpha, r][:, n], each[alpha, 1.0][:, n], limit) for n in at]
         for r in RHOS[:-1]
     }
-    worst = max(lost, key=lambda pair: lost[pair].value)
-    reason = (
-        f"With alpha = {worst[0]:g} and rho = {worst[1]:g}, {lost[worst].value:.0%} of the runs "
-        "diverge: a large gain and an antithetic kernel form a feedback loop without damping."
-        if lost[worst].value > 0
-        else "No run diverges. A gain that decreases slowly follows the chain; a gain that "
-        "decreases as 1/n keeps the error of its beginning."
-    )
     return Row(
         "fig:app_rho_sensitivity",
         f"{kernel.upper()} on the Gaussian: rho = 0.6 and 0.8 are best, and rho = 1 is weakest at "
         "every tested horizon",
         "0.6 and 0.8 below 1, up to 500k steps",
         {
-            f"MSE after {steps:,} steps, alpha = {a:g}, rho = {r:g}": _numbers.mean(errors)
-            for (a, r), errors in last.items()
+            f"MSE, {errors.steps[n]:,} steps after burn-in, rho = {r:g}": _numbers.mean(
+                each[alpha, r][:, n]
+            )
+            for n in at
+            for r in RHOS
         },
-        checks,
-        reason,
+        {
+            f"rho = 0.6 and 0.8 are below rho = 1 at all {len(at)} horizons": all(
+                map(all, lower.values())
+            )
+        }
+        | {
+            f"rho = {r:g} is below rho = 1 at all horizons, by two standard errors": all(held)
+            for r, held in clearly.items()
+        }
+        | {
+            f"rho = {r:g} is below rho = 1 at the last horizon, by two standard errors": held[-1]
+            for r, held in clearly.items()
+        },
+        f"By two standard errors, {_held(clearly)}. {_why(alpha, lost)}",
+        f"alpha = {alpha:g}",
+    )
+
+
+def _held(clearly: dict[float, list[bool]]) -> str:
+    parts = [f"rho = {r:g} at {sum(held)} of {len(held)}" for r, held in clearly.items()]
+    return " and ".join(parts) + " horizons are below rho = 1"
+
+
+def _why(alpha: float, lost: dict[_Pair, Estimate]) -> str:
+    worst = max(RHOS, key=lambda r: lost[alpha, r].value)
+    if lost[alpha, worst].value == 0:
+        return (
+            "No run diverges. A gain that decreases slowly follows the chain; a gain that "
+            "decreases as 1/n keeps the error of its beginning."
+        )
+    return (
+        f"With rho = {worst:g}, {lost[alpha, worst].value:.0%} of the runs diverge: a large gain "
+        "and an antithetic kernel form a feedback loop without damping."
     )
 
 
@@ -120,7 +156,7 @@ def _picture(found: dict[str, Errors]) -> Figure:
         lost = []
         for k, (a, r) in enumerate(PAIRS):
             label = f"α = {a:g}, ρ = {r:g}"
-            if errors.last[k].min() > 10:  # every run is worse than a single exact draw
+            if np.mean(~(errors.last[k] <= 10)) > 0.5:  # worse than a single exact draw
                 lost.append(label)
                 continue
             style = "-" if a == ALPHAS[-1] else "--"
@@ -129,7 +165,7 @@ def _picture(found: dict[str, Errors]) -> Figure:
         axis.set(xscale="log", yscale="log", title=f"Gaussian, {kernel.upper()}")
         axis.set(xlabel="steps since burn-in", ylabel="squared error, 95% interval")
         if lost:
-            text = "every run diverges with\n" + "\n".join(lost)
+            text = "most runs diverge with\n" + "\n".join(lost)
             axis.text(0.03, 0.03, text, transform=axis.transAxes, fontsize=9)
     entries = axes[0].get_legend_handles_labels()
     figure.legend(*entries, fontsize=9, ncols=3, loc="outside lower center")

@@ -121,3 +121,22 @@ def card(name: str, path: Path = WEIGHTS) -> dict[str, Any]:
     """What the training command wrote about the network of this name."""
     found: dict[str, Any] = json.loads((path / f"{name}.json").read_text())
     return found
+
+
+def beside_shipped(
+    name: str, model: PyTree[Array], made: dict[str, object]
+) -> list[tuple[str, str, str]]:
+    """What each card says of quality, time and settings, and how far the weights are apart."""
+    mine, theirs = (json.loads(json.dumps(c)) for c in (made, card(name)))
+    rows = [
+        (key, str(value), str(theirs["quality"].get(key, "")))
+        for key, value in mine["quality"].items()
+    ]
+    same = mine["settings"] == theirs["settings"]
+    rows += [
+        ("processor seconds", str(mine["processor_seconds"]), str(theirs["processor_seconds"])),
+        ("settings", "the same" if same else "others", ""),
+    ]
+    pairs = zip(jax.tree.leaves(rounded(model)), jax.tree.leaves(load(name)), strict=True)
+    apart = max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs)
+    return [*rows, ("largest difference of a weight", f"{apart:.3g}", "")]
