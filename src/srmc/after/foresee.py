@@ -31,7 +31,7 @@ class Regression:
         z, rest = z[some], s[some] - self._linear(z[some])
         phi = self._terms(z)
         if self._crossed:
-            gram, right = phi.T @ phi, phi.T @ rest
+            gram, right = phi @ phi.T, phi @ rest
         else:
             gram, right = np.einsum("knd,lnd->dkl", phi, phi), np.einsum("knd,nd->dk", phi, rest)
             right = right[..., None]
@@ -41,7 +41,7 @@ class Regression:
     def __call__(self, z: Rows) -> Rows:
         terms, found = self._terms(z), self._linear(z)
         if self._crossed:
-            found += terms @ self._coefficients
+            found += terms.T @ self._coefficients
         else:
             found += np.einsum("knd,dk->nd", terms, self._coefficients[..., 0])
         return found
@@ -50,11 +50,16 @@ class Regression:
         return -z if self._at.inverse is None else -(z @ self._at.inverse) @ self._at.inverse
 
     def _terms(self, z: Rows) -> Float[np.ndarray, "..."]:
+        """The polynomials, (term, n), or (power, n, d) if each coordinate has its own."""
         cut = np.clip(z, -FAR, FAR)
         if not self._crossed:
-            return np.stack([np.ones_like(cut), cut, cut**2, cut**3])
+            square = cut * cut
+            return np.stack([np.ones_like(cut), cut, square, square * cut])
+        by_coordinate = np.ascontiguousarray(cut.T)  # whose rows are quick to take
         i, j = np.triu_indices(z.shape[1])
-        return np.concatenate([np.ones((len(z), 1)), cut, cut**3, cut[:, i] * cut[:, j]], axis=1)
+        cubes = by_coordinate * by_coordinate * by_coordinate
+        products = by_coordinate[i] * by_coordinate[j]
+        return np.concatenate([np.ones((1, len(z))), by_coordinate, cubes, products])
 
 
 def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc._programs import remembered
 from srmc._types import Array, Float, PRNGKey
 from srmc.bench.errors import Truth, control_variate_errors, errors_of, ratio_error
 from srmc.bench.study import Case, Flat, Replicate, flatten
 from srmc.bench.targets import TARGETS
 from srmc.targets import Target
 
+gradient = remembered(jax.grad)  # the same function for the same density, so compiled once
 FEWEST = 20  # draws of a run that is shortened
 
 
@@ -125,7 +127,7 @@ def rebalanced(
         warnings.simplefilter("ignore")  # what stayed as it was is in the report
         moved, report = srmc.rebalance(
             x,
-            jax.grad(flat.logdensity_fn),
+            gradient(flat.logdensity_fn),
             scores=None if case.kernel == "mh" else s,
             logdensity_fn=flat.logdensity_fn,
             report=True,

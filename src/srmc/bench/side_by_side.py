@@ -13,6 +13,7 @@ import srmc
 from srmc.bench import rivals
 from srmc.bench.measures import Errors, Truth, controlled, estimates, find_truth, starts
 from srmc.bench.posteriors import BUILT_IN, POSTERIORDB, Posterior, find
+from srmc.bench.rebalance import gradient
 
 SIZES = {"quick": (3, 300, 300), "standard": (4, 1000, 1000), "full": (16, 1000, 1000)}
 
@@ -150,7 +151,7 @@ def _rebalanced(posterior: Posterior, x: np.ndarray, s: np.ndarray) -> tuple[np.
         warnings.simplefilter("ignore")  # draws that stay as they are; the row says so
         return srmc.rebalance(
             x,
-            jax.grad(posterior.logdensity_fn),
+            gradient(posterior.logdensity_fn),
             scores=s,
             logdensity_fn=posterior.logdensity_fn,
             report=True,
