@@ -29,7 +29,8 @@ ENOUGH = 0.06  # residual over that before the first move, at which the iteratio
 FORESEEN = 10  # steps at most before draws are scored again, where scores are foreseen,
 CLEAR = 0.03  # or until so much of the residual is left
 WORTH = 0.5  # what may be left of it for such steps to be taken
-STALLED = 0.8  # what is left of it in truth, at which they end
+STALLED = 0.8  # what is left of it in truth, at which they end,
+LOW = 0.3  # if the residual over that before the first move is below this
 TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
 BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
 ROWS_AT_ONCE = 2**22  # numbers of draws whose features are evaluated together
@@ -88,9 +89,9 @@ def solve(
     at_first = _Point(like.flat(), z, s[some], features.mean(z, s[some]))
     now = best = at_first
     steps, iterations = _Steps(features, z, stays, foresee is not None), 0
-    enough = ENOUGH * norm(at_first.residual)
+    enough, low = (share * norm(at_first.residual) for share in (ENOUGH, LOW))
     while iterations < ITERATIONS and norm(best.residual) > enough and not np.all(stays):
-        step = steps.next(now)
+        step = steps.next(now, may_end=norm(best.residual) < low)
         if step is None:
             break
         w, moved = step
@@ -104,7 +105,7 @@ def solve(
         now = _Point(w, moved, scores, features.mean(moved, scores))
         left = norm(now.residual) / norm(best.residual)
         best = now if left < 1 else best
-        if steps.foresees and left > STALLED and iterations > 1:
+        if steps.foresees and left > STALLED and norm(best.residual) < low:
             break
         if left > (1 if steps.foresees else TOO_FAR):
             steps.retreat()
@@ -133,11 +134,14 @@ class _Steps:
         self._features, self._z, self._stays, self.foresees = features, z, stays, foresees
         self._damping, self._history = 1.0, list[tuple[np.ndarray, np.ndarray]]()
 
-    def next(self, now: _Point) -> tuple[np.ndarray, Rows] | None:
-        """The next weights, and the draws under their map; None if nothing more is foreseen."""
+    def next(self, now: _Point, may_end: bool) -> tuple[np.ndarray, Rows] | None:
+        """The next weights, and the draws under their map.
+
+        None if nothing more is foreseen and the iteration may end.
+        """
         if self.foresees:
             found = self._foreseen(now)
-            if found is not None or np.any(now.w):
+            if found is not None or may_end:
                 return found
             self.foresees = False
         step = self._damping * self._features.newton(now.residual.flat())
