@@ -30,7 +30,8 @@ SCORED = 250  # draws at least that are scored again in each iteration; half of 
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
 FEWEST = 4  # draws per chain, below which nothing is done
 PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
-FARTHEST = 1.5  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
+FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
+FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
 DRAWS_PER_FEATURE = 40  # at least, for products to be tried
 FORMS = {
     "products": Form("full", 5, products=True),
@@ -282,12 +283,13 @@ def _first_that_converges(
     """The first form whose residual falls enough, and why others before it were not taken."""
     reasons: list[str] = []
     foresee = regression(at, at.standardise(part.x), part.s * at.scale)
+    bound = FARTHEST if foresee is None else FARTHEST_FORESEEN
     for candidate in _candidates(form, *part.x.shape):
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
         count = _again(candidate, part.chains, expected, foresee is not None) if thinned else None
         solved = solve(at, candidate, part.x, part.s, score, count, foresee)
         farthest = _farthest(at, solved, part.x)
-        if form != "auto" or (solved.reduction < CONVERGED and farthest < FARTHEST):
+        if form != "auto" or (solved.reduction < CONVERGED and farthest < bound):
             return (candidate, solved, expected), "; ".join(reasons)
         if solved.reduction < CONVERGED:
             reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")

@@ -88,6 +88,15 @@ def posteriors_table(rows: list[Row]) -> Table:
     return out
 
 
+def short_table(rows: list[Row]) -> str:
+    """Geometric means over posteriors as Markdown, for the README."""
+    lines = [["rival", *(f"{name}s" for name in FUNCTIONALS)]]
+    for label, sides in (("best sampler", ("plain",)), ("or with control variates", RIVALS)):
+        *_, last = _against_lines(rows, sides)
+        lines.append([label, *last[2 : 2 + len(FUNCTIONALS)]])
+    return markdown(lines)
+
+
 def posteriors_page(rows: list[Row]) -> str:
     """The same as Markdown, with what each sampler does and costs."""
     first = rows[0]
