@@ -129,10 +129,12 @@ def coverage_table(rows: list[dict[str, Any]]) -> Table:
 def coverage_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     first = rows[0]
+    counts = sorted({row["replicates"] for row in rows})
+    replicates = " or ".join(map(str, counts))
     lengths = ", ".join(f"{row['target']}: {row['draws_per_chain']}" for row in rows)
     about = (
         "This page reports how often 95% intervals contain the truth, in percent, over all "
-        f"coordinates of {first['replicates']} replicates of {first['chains']} chains, with the "
+        f"coordinates of {replicates} replicates of {first['chains']} chains, with the "
         "standard error over replicates. The intervals are ± 1.96 of the standard errors that "
         "`result.summary()` reports, for means, standard deviations, and the quantiles at 5, 50 "
         "and 95%. `rebalanced` are the draws that `srmc.sample` returns, `plain` the same draws "
