@@ -29,6 +29,7 @@ ENOUGH = 0.06  # residual over that before the first move, at which the iteratio
 FORESEEN = 10  # steps at most before draws are scored again, where scores are foreseen,
 CLEAR = 0.03  # or until so much of the residual is left
 WORTH = 0.5  # what may be left of it for such steps to be taken
+POLISHING = 8  # steps of shifts and linear maps in the end
 STALLED = 0.8  # what is left of it in truth, at which they end,
 LOW = 0.3  # if the residual over that before the first move is below this
 TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
@@ -110,6 +111,8 @@ def solve(
         if left > (1 if steps.foresees else TOO_FAR):
             steps.retreat()
             now = best
+    if foresee is not None and iterations > 0:
+        best = steps.polished(best)
     unit = lambda r: r.like(r.flat() / features.size)
     noise = features.noise(best.z, best.scores)
     before, after, noise = map(unit, (at_first.residual, best.residual, noise))
@@ -153,6 +156,23 @@ class _Steps:
         if not self.foresees:
             self._damping /= 2
         self.foresees, self._history = False, []
+
+    def polished(self, now: _Point) -> _Point:
+        """More steps of shifts and linear maps alone, whose features are smooth in the weights."""
+        features = self._features
+        smooth = features.smooth
+        surprise = now.residual.flat() - features.foreseen(now.z).flat()
+        left = lambda residual: np.linalg.norm((residual.flat() / features.size)[smooth])
+        for _ in range(POLISHING):
+            step = np.where(
+                smooth, features.newton(np.where(smooth, now.residual.flat(), 0.0)), 0.0
+            )
+            w, z = self._after([(now.w, step)], now.z)
+            residual = now.residual.like(features.foreseen(z).flat() + surprise)
+            if not left(residual) < left(now.residual):
+                break
+            now = now._replace(w=w, z=z, residual=residual)
+        return now
 
     def _foreseen(self, now: _Point) -> tuple[np.ndarray, Rows] | None:
         """Several steps without scores; None if they lead nowhere."""
@@ -226,6 +246,13 @@ class _Features:
     def foreseen(self, z: Rows) -> Weights:
         """The means over all draws, now at z, with scores as they are foreseen."""
         return self._start or self._mean(np.arange(len(z)), z)
+
+    @property
+    def smooth(self) -> Bool[np.ndarray, " k"]:
+        """Which features are those of shifts and linear maps."""
+        return np.arange(len(self.size)) < len(self.size) - (
+            self.like.marginal.size + self.like.product.size
+        )
 
     def norm(self, means: Weights) -> float:
         """The norm of means in units of the features' standard deviations."""

@@ -1,5 +1,6 @@
 """What rebalancing adds to plain NUTS: errors on the same draws, and at equal cost."""
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc._programs import remembered
 from srmc._types import Array, Float, PRNGKey
 from srmc.bench.errors import Truth, control_variate_errors, errors_of, ratio_error
 from srmc.bench.study import Case, Flat, Replicate, flatten
 from srmc.bench.targets import TARGETS
 from srmc.targets import Target
 
-gradient = remembered(jax.grad)  # the same function for the same density, so compiled once
+gradient = functools.lru_cache(8)(
+    jax.grad
+)  # the same function for the same density, so compiled once
 FEWEST = 20  # draws of a run that is shortened
 
 
