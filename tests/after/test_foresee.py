@@ -1,6 +1,7 @@
 """Scores of moved draws, foreseen from a regression."""
 
 import numpy as np
+import pytest
 
 import srmc
 from srmc.after.foresee import regression
@@ -79,3 +80,13 @@ def test_gradients_of_a_gaussian_run_are_few():
     assert report.form == "full, order 5"
     assert report.gradients < 2.5 * len(x)  # one of them for the scores, which were not given
     assert report.left.shift < 0.2
+
+
+@pytest.mark.parametrize("dim", [40, 70, 600])
+def test_terms_are_bounded_in_many_dimensions(dim):
+    """Products of 70 coordinates would take a matrix of 7 million numbers."""
+    x = np.random.default_rng(0).normal(size=(12_000, dim))
+    found = foreseen(x, -x)[1]
+    assert found is not None
+    assert found._coefficients.size < 2**22
+    np.testing.assert_allclose(found(x[:100]), -x[:100], atol=0.02)

@@ -13,23 +13,22 @@ from srmc.after.transport import FAR, Coordinates, Rows
 GOOD = 0.9  # share of the squared scores that a regression must explain, at draws not in it
 DRAWS_PER_TERM = 4  # at least
 RIDGE = 1e-3
-NUMBERS = 2**23  # draws times terms in a regression, at most
+NUMBERS = 2**23  # draws times terms in a regression, at most,
+FEWER = int((NUMBERS / DRAWS_PER_TERM) ** 0.5)  # so that products have at most so many terms
 
 
 class Regression:
     """Scores as a linear function of draws, as on a Gaussian, plus polynomials.
 
-    These are products of two coordinates, and cubes, if there are draws enough; otherwise powers
-    of each coordinate alone, up to cubes; all of coordinates cut at ±3.
+    These are products of two coordinates, and cubes, if there are draws enough and the terms are
+    not too many; otherwise powers of each coordinate alone, up to cubes. All are of coordinates
+    cut at ±3.
     """
 
     def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
-        self._at, dim = at, z.shape[1]
-        terms = 1 + 2 * dim + dim * (dim + 1) // 2
-        self._crossed = len(z) >= DRAWS_PER_TERM * terms
-        some = slice(None, None, 1 + len(z) * (terms if self._crossed else 4 * dim) // NUMBERS)
-        z, rest = z[some], s[some] - self._linear(z[some])
-        phi = self._terms(z)
+        self._at, terms = at, _crossed_terms(z.shape[1])
+        self._crossed = DRAWS_PER_TERM * terms <= min(len(z), NUMBERS // terms)
+        phi, rest = self._terms(z), s - self._linear(z)
         if self._crossed:
             gram, right = phi @ phi.T, phi @ rest
         else:
@@ -62,13 +61,22 @@ class Regression:
         return np.concatenate([np.ones((1, len(z))), by_coordinate, cubes, products])
 
 
+def _crossed_terms(dim: int) -> int:
+    """The number of terms with products."""
+    return 1 + 2 * dim + dim * (dim + 1) // 2
+
+
 def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:
     """The regression of scores s on draws z, or None if it explains too little of them."""
     known = np.all(np.isfinite(s), axis=1)
     z, s = z[known], s[known]
-    halves = [slice(0, None, 2), slice(1, None, 2)]
     if len(z) < 16:
         return None
+    # Where the terms are crossed they are few enough to leave draws enough.
+    width = max(4 * z.shape[1], min(_crossed_terms(z.shape[1]), FEWER))
+    every = 1 + len(z) * width // NUMBERS
+    z, s = z[::every], s[::every]
+    halves = [slice(0, None, 2), slice(1, None, 2)]
     errors = [
         np.sum((s[there] - Regression(at, z[here], s[here])(z[there])) ** 2)
         for here, there in (halves, halves[::-1])

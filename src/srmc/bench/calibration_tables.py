@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from srmc.bench.calibration import BINS
-from srmc.bench.cells import LEFT, markdown
+from srmc.bench.cells import markdown, terminal
 
 Row = dict[str, Any]
 PICTURE = "calibration.png"
@@ -17,15 +16,12 @@ SIDES = ("plain", "rebalanced")
 
 def calibration_table(rows: list[Row]) -> Table:
     """The rows of `srmc bench calibration`."""
-    out = Table(box=SIMPLE_HEAD, title="Ranks of true parameters: p-values of uniformity", **LEFT)
-    head, *lines = _rank_lines(rows)
-    for column in head:
-        out.add_column(column)
-    for line in lines:
-        out.add_row(*line)
-    if zs := _all_z(rows):
-        out.caption = f"z-scores of reference means: root mean square {np.std(zs):.2f}."
-    return out
+    zs, caption = _all_z(rows), None
+    if zs:
+        square = np.sqrt(np.mean(np.square(zs)))
+        caption = f"z-scores of reference means: root mean square {square:.2f}."
+    title = "Ranks of true parameters: p-values of uniformity"
+    return terminal(title, _rank_lines(rows), caption)
 
 
 def calibration_page(rows: list[Row]) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
@@ -18,6 +20,16 @@ def geometric_mean(ratios: Iterable[float]) -> str:
     """The geometric mean of ratios, or nothing if there are none."""
     values = list(ratios)
     return f"{np.exp(np.mean(np.log(values))):.3g}" if values else ""
+
+
+def terminal(title: str, lines: list[list[str]], caption: str | None = None) -> Table:
+    """A table for the terminal from its lines, of which the first is the heading."""
+    out = Table(box=SIMPLE_HEAD, title=title, caption=caption, **LEFT)
+    for n, column in enumerate(lines[0]):
+        out.add_column(column, justify="left" if n == 0 else "right")
+    for line in lines[1:]:
+        out.add_row(*line)
+    return out
 
 
 def markdown(lines: list[list[str]]) -> str:

@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 import srmc
 from srmc._types import Array, Float, PRNGKey
-from srmc.bench.cells import LEFT
+from srmc.bench.cells import markdown, terminal
 from srmc.bench.errors import ratio_error
 from srmc.targets import Target
 
@@ -170,13 +169,7 @@ def _shares(
 
 def multimodal_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench multimodal`."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors of the weights of modes", **LEFT)
-    head, *lines = _lines(rows)
-    for n, column in enumerate(head):
-        out.add_column(column, justify="left" if n == 0 else "right")
-    for line in lines:
-        out.add_row(*line)
-    return out
+    return terminal("Squared errors of the weights of modes", _lines(rows))
 
 
 def multimodal_page(rows: list[dict[str, Any]]) -> str:
@@ -191,12 +184,10 @@ def multimodal_page(rows: list[dict[str, Any]]) -> str:
         "that a chain visits. Step size, metric and temperatures are found beforehand, and this "
         "is not charged.\n\n"
     )
-    head, *lines = _lines(rows)
-    table = [head, ["---"] * len(head), *lines]
     winners = [min(row["sides"], key=lambda s: row["sides"][s]["squared_error"]) for row in rows]
     counts = ", ".join(f"{side} {winners.count(side)}" for side in rows[0]["sides"])
     verdict = f"\n\nThe least error, by number of cases: {counts}.\n"
-    return about + "\n".join(f"| {' | '.join(line)} |" for line in table) + verdict
+    return about + markdown(_lines(rows)) + verdict
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[list[str]]:

@@ -16,9 +16,8 @@ from srmc.bench.study import Case, Flat, Replicate, flatten
 from srmc.bench.targets import TARGETS
 from srmc.targets import Target
 
-gradient = functools.lru_cache(8)(
-    jax.grad
-)  # the same function for the same density, so compiled once
+# The same function for the same density, so that it is compiled once.
+gradient = functools.lru_cache(8)(jax.grad)
 FEWEST = 20  # draws of a run that is shortened
 
 

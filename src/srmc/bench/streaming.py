@@ -7,12 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 import srmc
 from srmc._types import Array
-from srmc.bench.cells import LEFT, markdown
+from srmc.bench.cells import markdown, terminal
 from srmc.bench.coverage import log_gamma
 from srmc.targets import Target
 
@@ -162,14 +161,8 @@ def _lines(rows: list[Row]) -> list[list[str]]:
 
 def streaming_table(rows: list[Row]) -> Table:
     """The rows of `srmc bench streaming`."""
-    out = Table(box=SIMPLE_HEAD, title="Squared errors of moments in one pass", **LEFT)
-    head, *lines = _lines(rows)
-    for column in head:
-        out.add_column(column)
-    for line in lines:
-        out.add_row(*line)
-    out.caption = "Those of plain runs; for the others the ratio to these, times that of gradients."
-    return out
+    caption = "Those of plain runs; for the others the ratio to these, times that of gradients."
+    return terminal("Squared errors of moments in one pass", _lines(rows), caption)
 
 
 def streaming_page(rows: list[Row]) -> str:
