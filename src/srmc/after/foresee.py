@@ -27,9 +27,9 @@ class Regression:
 
     def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
         self._at, terms = at, _crossed_terms(z.shape[1])
-        self._crossed = DRAWS_PER_TERM * terms <= min(len(z), NUMBERS // terms)
+        self.crossed = DRAWS_PER_TERM * terms <= min(len(z), NUMBERS // terms)
         phi, rest = self._terms(z), s - self._linear(z)
-        if self._crossed:
+        if self.crossed:
             gram, right = phi @ phi.T, phi @ rest
         else:
             gram, right = np.einsum("knd,lnd->dkl", phi, phi), np.einsum("knd,nd->dk", phi, rest)
@@ -39,7 +39,7 @@ class Regression:
 
     def __call__(self, z: Rows) -> Rows:
         terms, found = self._terms(z), self._linear(z)
-        if self._crossed:
+        if self.crossed:
             found += terms.T @ self._coefficients
         else:
             found += np.einsum("knd,dk->nd", terms, self._coefficients[..., 0])
@@ -51,7 +51,7 @@ class Regression:
     def _terms(self, z: Rows) -> Float[np.ndarray, "..."]:
         """The polynomials, (term, n), or (power, n, d) if each coordinate has its own."""
         cut = np.clip(z, -FAR, FAR)
-        if not self._crossed:
+        if not self.crossed:
             square = cut * cut
             return np.stack([np.ones_like(cut), cut, square, square * cut])
         by_coordinate = np.ascontiguousarray(cut.T)  # whose rows are quick to take

@@ -29,9 +29,9 @@ ENOUGH = 0.06  # residual over that before the first move, at which the iteratio
 FORESEEN = 10  # steps at most before draws are scored again, where scores are foreseen,
 CLEAR = 0.03  # or until so much of the residual is left
 WORTH = 0.5  # what may be left of it for such steps to be taken
-POLISHING = 8  # steps of shifts and linear maps in the end
+POLISHING = 8  # steps of shifts and linear maps in the end, at most
 STALLED = 0.8  # what is left of it in truth, at which they end,
-LOW = 0.3  # if the residual over that before the first move is below this
+LOW = 0.1  # if the residual over that before the first move is below this
 TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
 BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
 ROWS_AT_ONCE = 2**22  # numbers of draws whose features are evaluated together
@@ -158,7 +158,7 @@ class _Steps:
         self.foresees, self._history = False, []
 
     def polished(self, now: _Point) -> _Point:
-        """More steps of shifts and linear maps alone, whose features are smooth in the weights."""
+        """More steps of shifts alone, and of linear maps if products of coordinates are foreseen."""
         features = self._features
         smooth = features.smooth
         surprise = now.residual.flat() - features.foreseen(now.z).flat()
@@ -249,10 +249,11 @@ class _Features:
 
     @property
     def smooth(self) -> Bool[np.ndarray, " k"]:
-        """Which features are those of shifts and linear maps."""
-        return np.arange(len(self.size)) < len(self.size) - (
-            self.like.marginal.size + self.like.product.size
-        )
+        """Which features are foreseen well enough to be polished."""
+        end = len(self.like.shift)
+        if self._foresee is not None and self._foresee.crossed:
+            end = len(self.size) - self.like.marginal.size - self.like.product.size
+        return np.arange(len(self.size)) < end
 
     def norm(self, means: Weights) -> float:
         """The norm of means in units of the features' standard deviations."""
