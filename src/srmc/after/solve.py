@@ -158,7 +158,7 @@ class _Steps:
         self.foresees, self._history = False, []
 
     def polished(self, now: _Point) -> _Point:
-        """More steps of shifts alone, and of linear maps if products of coordinates are foreseen."""
+        """More steps of shifts, and of linear maps if products of coordinates are foreseen."""
         features = self._features
         smooth = features.smooth
         surprise = now.residual.flat() - features.foreseen(now.z).flat()

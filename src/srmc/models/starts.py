@@ -65,6 +65,7 @@ def find_states(
     These are drawn again until the log density is finite.
     """
     check_count("num_chains", num_chains)
+    density = program_of(Partial(jax.lax.map, logdensity_fn))
     if callable(initial_position):
         outputs_of("initial_position", initial_position, rng_key, of="a key")
         draws = [initial_position(key) for key in jax.random.split(rng_key, num_chains)]
@@ -80,12 +81,11 @@ def find_states(
     else:
         model = jnp.asarray(like, float)
         check_density(logdensity_fn, model)
-        batch = jax.jit(jax.vmap(lambda key: space.random(key, model)))
-        good = jax.jit(lambda x: jnp.isfinite(jax.lax.map(logdensity_fn, x)))
+        batch = over_rows(Partial(_uniform, space, model))
         draws = []
         for n in range(tries):
             states = batch(jax.random.split(jax.random.fold_in(rng_key, n), num_chains))
-            draws += list(states[good(states)])
+            draws += list(states[jnp.isfinite(density(states))])
             if len(draws) >= num_chains:
                 draws = draws[:num_chains]
                 break
@@ -103,13 +103,17 @@ def find_states(
             f"{states[0].shape}"
         )
     check_density(logdensity_fn, states[0])
-    values = jax.lax.map(logdensity_fn, states)
+    values = density(states)
     if not jnp.all(jnp.isfinite(values)):
         chain = int(jnp.argmin(jnp.isfinite(values)))
         raise ValueError(
             f"logdensity_fn must be finite at the start, got {values[chain]} in chain {chain}"
         )
     return jnp.asarray(states)
+
+
+def _uniform(space: Space, like: Array, rng_key: PRNGKey) -> Array:
+    return space.random(rng_key, like)
 
 
 def stack_positions(positions: list[Position], name: str = "positions") -> Position:

@@ -79,12 +79,6 @@ class Layout(NamedTuple):
         order = np.argsort(gather(np.concatenate(self.chains)))
         return jax.tree.map(lambda x: gather(x)[order], tree)
 
-    def program(
-        self, function: Callable[..., Any], in_axes: Any, out_axes: Any
-    ) -> Callable[..., Any]:
-        """Compile a function for one block; see `compiled`."""
-        return compiled(function, self.places[0], in_axes, out_axes)
-
 
 def compiled(
     function: Callable[..., Any], place: Sharding, in_axes: Any, out_axes: Any

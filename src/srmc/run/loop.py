@@ -94,11 +94,14 @@ class Parameters(NamedTuple):
 
     density, values
         The data of the log density, and of the values of a draw by name; see `parted`.
+    loop
+        What the tuner measured of the loop that repels.
     """
 
     kernel: PyTree[Any]
     density: PyTree[Any] = ()
     values: PyTree[Any] = ()
+    loop: PyTree[Any] = ()
 
 
 class Chunk(NamedTuple):

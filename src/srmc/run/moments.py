@@ -1,18 +1,21 @@
 """Moments of a run of any length: Welford sums on the device, merged in double precision."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Sharding
 
+from srmc._programs import remembered
 from srmc._types import Array, Float, PyTree
 from srmc.core.state import RepelState
 from srmc.metrics.errors import at_least_between, batch_means_error
-from srmc.run.devices import Layout
+from srmc.run.devices import Layout, compiled
 from srmc.run.loop import Carry, Chunk, Pace, Statistics, Task, drawing, dtypes, paced
 
 NUM_BATCHES = 64  # the number of batches whose means are kept, for errors and plots
@@ -130,9 +133,17 @@ class Accumulator:
 
 def begin(task: Task, states: Carry, covariance: bool) -> Carry:
     """The carry that `moments` starts from: states, an origin near the draws, and empty sums."""
+    program = _empty_program(task.record, covariance, task.layout.places[0])
+    blocks = zip(states, task.layout.share(task.parameters), strict=True)
+    return [program(part, own) for part, own in blocks]
 
+
+@remembered
+def _empty_program(
+    record: Callable[[Any, RepelState], Any], covariance: bool, place: Sharding
+) -> Callable[..., tuple[RepelState, Array, Sums]]:
     def empty(states: RepelState, own: PyTree[Any]) -> tuple[RepelState, Array, Sums]:
-        origin = jax.vmap(lambda state: ravel_pytree(task.record(own, state))[0])(states)
+        origin = jax.vmap(lambda state: ravel_pytree(record(own, state))[0])(states)
         shape = (*origin.shape, origin.shape[1]) if covariance else origin.shape
         zeros = jnp.zeros(len(origin), origin.dtype)
         whole = lambda t: jnp.issubdtype(t, jnp.integer)
@@ -140,9 +151,7 @@ def begin(task: Task, states: Carry, covariance: bool) -> Carry:
         square = jnp.zeros(shape, origin.dtype)
         return states, origin, Sums(zeros, jnp.zeros_like(origin), square, Statistics(**totals))
 
-    program = task.layout.program(empty, (0, None), 0)
-    blocks = zip(states, task.layout.share(task.parameters), strict=True)
-    return [program(part, own) for part, own in blocks]
+    return compiled(empty, place, (0, None), 0)
 
 
 def moments(
@@ -155,6 +164,26 @@ def moments(
     seconds: float = 0.5,
 ) -> Iterator[Chunk]:
     """Run the chains, and merge each unit of draws into `into`."""
+    place = task.layout.places[0]
+    program = _advance_program(task.build, task.record, task.thin, into.unit, place)
+    pace = Pace(first, num_draws, seconds, most=num_draws, boundary=into.unit)
+    for done, _, now, _ in paced(program, task, carry, pace):
+        sums = task.layout.collect([part[2] for part in now])
+        if done % into.unit == 0 or done == num_draws:
+            finish(task, now, into)
+        averages = Statistics(*(total / sums.number for total in sums.totals))
+        yield Chunk(done, None, averages, now)
+
+
+@remembered
+def _advance_program(
+    build: Callable[[Any], SamplingAlgorithm],
+    record: Callable[[Any, RepelState], Any],
+    thin: int,
+    unit: int,
+    place: Sharding,
+) -> Callable[..., tuple[Any, Any]]:
+    """The program that makes draws and sums them up; `unit` of them in a sum."""
 
     def advance(
         carry: tuple[RepelState, Array, Sums],
@@ -163,10 +192,9 @@ def moments(
         count: Array,
         parameters: PyTree[Any],
     ) -> tuple[tuple[RepelState, Array, Sums], tuple[()]]:
-        record = functools.partial(task.record, parameters)
-        one_draw = drawing(task.build(parameters), record, task.thin)
+        one_draw = drawing(build(parameters), functools.partial(record, parameters), thin)
         states, origin, sums = carry
-        sums = jax.tree.map(lambda x: jnp.where(first % into.unit == 0, 0, x), sums)
+        sums = jax.tree.map(lambda x: jnp.where(first % unit == 0, 0, x), sums)
 
         def body(i: Array, carry: tuple[RepelState, Sums]) -> tuple[RepelState, Sums]:
             states, (n, mean, square, totals) = carry
@@ -183,14 +211,7 @@ def moments(
         states, sums = jax.lax.fori_loop(0, count, body, (states, sums))
         return (states, origin, sums), ()
 
-    program = task.layout.program(advance, (0, 0, None, None, None), 0)
-    pace = Pace(first, num_draws, seconds, most=num_draws, boundary=into.unit)
-    for done, _, now, _ in paced(program, task, carry, pace):
-        sums = task.layout.collect([part[2] for part in now])
-        if done % into.unit == 0 or done == num_draws:
-            finish(task, now, into)
-        averages = Statistics(*(total / sums.number for total in sums.totals))
-        yield Chunk(done, None, averages, now)
+    return compiled(advance, place, (0, 0, None, None, None), 0)
 
 
 def finish(task: Task, carry: Carry, into: Accumulator) -> None:

@@ -1,16 +1,17 @@
 """From a tuned kernel to a task: the repelled kernel, and what is kept of its draws."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
 
 from srmc._checks import outputs_of
-from srmc._programs import Code, parted, remembered
-from srmc._types import Array, Float, Position, PRNGKey
+from srmc._programs import Code, parted, pinned, remembered
+from srmc._types import Array, Position, PRNGKey
 from srmc._versions import versions
 from srmc.core.kernel import caches
 from srmc.core.state import RepelState
@@ -24,31 +25,32 @@ from srmc.run.plan import Plan
 from srmc.store.probe import probe
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.measure import warn_of_offset
+from srmc.tune.tuner import Alpha
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
     """The task of running the kernel on all chains and keeping what was asked for."""
+    code, data = parted(problem.logdensity_fn)
+    given = Parameters(tuned.parameters, data)
     if plan.rebalances(dim_of(tuned.positions)):
-        code, data = parted(problem.logdensity_fn)
-        given, build = Parameters(tuned.parameters, data), plain_builder(tuner, code)
         layout = lay_out(plan.num_chains, shared=False)
+        build = plain_builder(tuner, code)
         return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
-    repellence = _repellence(plan, tuner, tuned)
-    repelled = lambda own: tuner.build(problem.logdensity_fn, own, **repellence)
+    way = _way(plan, tuner, tuned)
+    repellence = way.repellence(tuner, tuned.loop)
     layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
     is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
     with_features = with_features and plan.repellence is None
+    room = rule.FEATURE_NUMBERS // (plan.num_draws * plan.num_chains) if with_features else 0
 
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
-
-    def record(_: Any, state: RepelState) -> Recorded:
-        base = values_of(problem, plan, state.inner_state.position) if with_base else None
-        features = _features(plan, tuner.features(state, tuned.loop)) if with_features else None
-        return Recorded(values_of(problem, plan, state.position), base, features)
-
-    return Task(repelled, tuned.parameters, rng_key, layout, record, plan.keep.thin)
+    named = Partial(named_values, problem.values, plan.keep.statistics)
+    values, more = parted(pinned(named, first_of(tuned.positions)))
+    given = given._replace(values=more, loop=tuned.loop)
+    record = _recorder(tuner, values, with_base, min(rule.FEATURES_PER_DRAW, room))
+    return Task(_repelled_builder(tuner, code, way), given, rng_key, layout, record, plan.keep.thin)
 
 
 @remembered
@@ -57,21 +59,77 @@ def plain_builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAl
     return lambda given: tuner.build(code(given.density), given.kernel, alpha=0.0)
 
 
-def _repellence(plan: Plan, tuner: Tuner, tuned: Tuned) -> dict[str, Any]:
-    """The keywords of `repel`: those given, and else those that the tuner chose."""
+class _Way(NamedTuple):
+    """How a run is repelled, but for the numbers of its loop, which are arguments of programs.
+
+    chosen
+        Keywords of `repel` in place of all those of the tuner, or None.
+    more
+        Keywords that are added to those of the tuner.
+    """
+
+    num_samples: int
+    alpha: Alpha
+    chosen: tuple[tuple[str, Any], ...] | None
+    more: tuple[tuple[str, Any], ...] = ()
+
+    def repellence(self, tuner: Tuner, loop: Any) -> dict[str, Any]:
+        """The keywords of `repel`."""
+        if self.chosen is not None:
+            return dict(self.chosen)
+        return tuner.repellence(loop, self.num_samples, self.alpha) | dict(self.more)
+
+
+def _way(plan: Plan, tuner: Tuner, tuned: Tuned) -> _Way:
+    """As it was asked for, and else as the tuner chose."""
     axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
     given = plan.repellence or {}
+    way = _Way(plan.num_samples, plan.alpha, None)
     if plan.is_replaced:
-        return axis | given | ({} if plan.is_auto else {"alpha": plan.alpha})
+        chosen = axis | given | ({} if plan.is_auto else {"alpha": plan.alpha})
+        return way._replace(chosen=tuple(chosen.items()))
     is_on = bool(tuner.is_on(tuned.loop))
     if not plan.is_auto:
         is_on = isinstance(plan.alpha, Strength) or float(plan.alpha) > 0
     if plan.is_auto or is_on:
         warn_of_offset(tuned.loop, plan.is_auto)
     if not is_on:
-        return {"alpha": 0.0}
-    own = tuner.repellence(tuned.loop, plan.num_samples, plan.alpha) | axis
-    return own | {k: v for k, v in given.items() if k != "alpha" or plan.is_auto}
+        return way._replace(chosen=(("alpha", 0.0),))
+    more = axis | {k: v for k, v in given.items() if k != "alpha" or plan.is_auto}
+    return way._replace(more=tuple(more.items()))
+
+
+@remembered
+def _repelled_builder(
+    tuner: Tuner, code: Code, way: _Way
+) -> Callable[[Parameters], SamplingAlgorithm]:
+    def build(given: Parameters) -> SamplingAlgorithm:
+        repellence = way.repellence(tuner, given.loop)
+        return tuner.build(code(given.density), given.kernel, **repellence)
+
+    return build
+
+
+@remembered
+def _recorder(
+    tuner: Tuner, code: Code, with_base: bool, room: int
+) -> Callable[[Parameters, RepelState], Recorded]:
+    """What is kept of a state: values, those of the base chain, and features if there is room."""
+
+    def record(given: Parameters, state: RepelState) -> Recorded:
+        values = code(given.values)
+        base = values(state.inner_state.position) if with_base else None
+        features = tuner.features(state, given.loop) if room else None
+        fits = features is not None and features.size <= room
+        return Recorded(values(state.position), base, features if fits else None)
+
+    return record
+
+
+def first_of(positions: Position) -> Position:
+    """The first of positions (chain, ...)."""
+    found: Position = jax.tree.map(lambda x: x[0], positions)
+    return found
 
 
 def dim_of(positions: Position) -> int:
@@ -88,24 +146,15 @@ def unconstrained(_: Any, state: RepelState) -> Recorded:
     return Recorded(found)
 
 
-def values_of(problem: Problem, plan: Plan, position: Position) -> dict[str, Array]:
+def named_values(values: Any, statistics: Any, position: Position) -> dict[str, Array]:
     """A draw's values by name, in the user's space."""
-    values = problem.values(position)
-    more = plan.keep.statistics
-    return values if more is None else values | more(values)
-
-
-def _features(plan: Plan, features: Float[Array, " k"] | None) -> Float[Array, " k"] | None:
-    """The features, or None if they are too many to keep."""
-    if features is None or features.size > rule.FEATURES_PER_DRAW:
-        return None
-    total = features.size * plan.num_draws * plan.num_chains
-    return features if total <= rule.FEATURE_NUMBERS else None
+    found: dict[str, Array] = values(position)
+    return found if statistics is None else found | statistics(found)
 
 
 def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
     """Raise if two values of a draw have one name, or one that a summary could not tell apart."""
-    first = jax.tree.map(lambda x: x[0], positions)
+    first = first_of(positions)
     values = jax.eval_shape(problem.values, first)
     if problem.values is name_leaves and len(values) < len(jax.tree.leaves(first)):
         raise ValueError(
@@ -136,11 +185,12 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
 
 def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
     """What a checkpoint records about its run; a run that resumes it must match."""
-    first = jax.tree.map(lambda x: x[0], positions)
-    shapes = jax.eval_shape(lambda x: values_of(problem, plan, x), first)
+    first = first_of(positions)
+    values_of = Partial(named_values, problem.values, plan.keep.statistics)
+    shapes = jax.eval_shape(values_of, first)
 
     def seen(position: Position) -> dict[str, Array]:
-        kept = values_of(problem, plan, position)
+        kept = values_of(position)
         mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
         density = {"the model's log density": problem.logdensity_fn(position)}
         return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}

@@ -16,7 +16,7 @@ from srmc.run.devices import lay_out
 from srmc.run.loop import Parameters, Recorded, Task, chunks, start
 from srmc.run.plan import Plan
 from srmc.run.stop import Stop
-from srmc.run.task import dim_of, plain_builder, unconstrained
+from srmc.run.task import dim_of, first_of, named_values, plain_builder, unconstrained
 from srmc.tune import Tuned, Tuner, rule
 from srmc.tune.continuous import RECIPES, Continuous
 from srmc.tune.windows import first_parameters, found_parameters, windowed
@@ -45,22 +45,20 @@ def _task(
     record: Callable[[Parameters, Any], Recorded] = unconstrained
     if not plan.rebalances(dim_of(positions)):
         # All names of a draw, not what they are computed from in the end.
-        named = Partial(_named, problem.values, plan.keep.statistics, plan.keep.base)
-        code, data = parted(pinned(named, jax.tree.map(lambda x: x[0], positions)))
-        record, given = _recorder(code), given._replace(values=data)
+        named = Partial(named_values, problem.values, plan.keep.statistics)
+        code, data = parted(pinned(named, first_of(positions)))
+        record, given = _recorder(code, plan.keep.base), given._replace(values=data)
     layout = lay_out(plan.num_chains, shared=False)
     return Task(build, given, rng_key, layout, record)
 
 
-def _named(values: Any, statistics: Any, with_base: bool, position: Position) -> Recorded:
-    found = values(position)
-    found = found if statistics is None else found | statistics(found)
-    return Recorded(found, found if with_base else None)
-
-
 @remembered
-def _recorder(code: Code) -> Callable[[Parameters, Any], Recorded]:
-    return lambda given, state: code(given.values)(state.position)
+def _recorder(code: Code, with_base: bool) -> Callable[[Parameters, Any], Recorded]:
+    def record(given: Parameters, state: Any) -> Recorded:
+        found = code(given.values)(state.position)
+        return Recorded(found, found if with_base else None)
+
+    return record
 
 
 @remembered

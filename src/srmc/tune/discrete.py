@@ -1,6 +1,7 @@
 """The tuner of kernels on discrete spaces."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc import samplers
 from srmc._checks import check_count, check_option, is_concrete
+from srmc._programs import Code, parted, remembered
 from srmc._types import Array, Bool, Draws, Float, Int, KernelState, LogDensity, PRNGKey
 from srmc.core.history import Gain
 from srmc.core.state import RepelState
@@ -109,19 +111,16 @@ class Discrete:
         self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
         if measures:
             sites.check_feature(positions[0])
-        settle = jax.jit(lambda x: self._settle(logdensity_fn, keys, x, half))
-        positions, step_size, spent = settle(positions)
+        code, data = parted(logdensity_fn)
+        positions, step_size, spent = _settling(self, code, half)(data, keys, positions)
         found = {"step_size": step_size} if self._tunes else {}
         spacing = max(1, half // max(64, rule.DISCRETE_WARMUP_NUMBERS // positions.size))
         spacing = max(spacing, half // 512)
-        late = jax.jit(lambda x, found: self._late(logdensity_fn, keys, x, found, half, spacing))
-        last, draws, more = late(positions, found)
+        late = _late_steps(self, code, half, spacing)
+        last, draws, more = late(data, keys, positions, found)
         if not measures:
             return Warmup(last, found, draws, jnp.zeros_like(draws), spacing, spent + more, 0)
-        look = lambda x: sites.look(x).feature
-        features = jax.jit(lambda x: jax.lax.map(look, x, batch_size=64))(
-            draws.reshape(-1, *draws.shape[2:])
-        )
+        features = _features(self, code)(data, draws.reshape(-1, *draws.shape[2:]))
         cost = sites.bent(last[0], jnp.zeros(())).evaluations(last[0])[0]
         return Warmup(
             positions=last,
@@ -270,3 +269,23 @@ class Discrete:
             "slowest_autocorrelation_time": jnp.maximum(jnp.max(loop.time), loop.slowest),
             "expected_exponent": loop.exponent,
         }
+
+
+@remembered
+def _settling(tuner: Discrete, code: Code, num_steps: int) -> Callable[..., Any]:
+    return jax.jit(lambda data, keys, x: tuner._settle(code(data), keys, x, num_steps))
+
+
+@remembered
+def _late_steps(tuner: Discrete, code: Code, half: int, spacing: int) -> Callable[..., Any]:
+    return jax.jit(
+        lambda data, keys, x, found: tuner._late(code(data), keys, x, found, half, spacing)
+    )
+
+
+@remembered
+def _features(tuner: Discrete, code: Code) -> Callable[..., Any]:
+    one = lambda data, x: tuner.sites(code(data)).look(x).feature
+    return jax.jit(
+        lambda data, draws: jax.lax.map(functools.partial(one, data), draws, batch_size=64)
+    )

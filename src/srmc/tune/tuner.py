@@ -1,13 +1,13 @@
 """The interface of a tuner, and the function that tunes."""
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_option, is_concrete
+from srmc._programs import remembered
 from srmc._types import Array, ArrayLike, Bool, Draws, Float, Int, LogDensity, Position, PRNGKey
 from srmc.core.state import RepelState
 from srmc.core.strength import Strength, as_strength
@@ -144,15 +144,8 @@ def tune(
             gradients=warmup.gradients,
             extra_gradients=0,
         )
-    measure = functools.partial(
-        tuner.measure, num_samples=num_samples, spacing=warmup.spacing, together=together
-    )
-    is_auto = isinstance(alpha, str)
-    look = lambda draws, features: (
-        tuner.select(measure(draws, features)) if is_auto else measure(draws, features)
-    )
-    if is_concrete(warmup.draws):
-        look = jax.jit(look, compiler_options=ONE_THREAD)
+    given = tuner, num_samples, warmup.spacing, together, isinstance(alpha, str)
+    look = _look_program(*given) if is_concrete(warmup.draws) else _look(*given)
     loop = look(warmup.draws, warmup.features)
     return Tuned(
         positions=warmup.positions,
@@ -161,3 +154,23 @@ def tune(
         gradients=warmup.gradients,
         extra_gradients=warmup.extra_gradients,
     )
+
+
+def _look(
+    tuner: Tuner, num_samples: int, spacing: int, together: int, is_auto: bool
+) -> Callable[[Any, Any], Loop]:
+    """From draws and features to the loop, of the features that pay if the strength is open."""
+
+    def look(draws: Any, features: Any) -> Loop:
+        loop = tuner.measure(
+            draws, features, num_samples=num_samples, spacing=spacing, together=together
+        )
+        return tuner.select(loop) if is_auto else loop
+
+    return look
+
+
+@remembered
+def _look_program(*given: Any) -> Callable[[Any, Any], Loop]:
+    program: Callable[[Any, Any], Loop] = jax.jit(_look(*given), compiler_options=ONE_THREAD)
+    return program
