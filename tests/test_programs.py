@@ -62,6 +62,26 @@ def test_warm_up_and_sampling_are_one_program_and_a_second_call_compiles_nothing
         assert compiled(caplog) == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "hmc", "num_integration_steps": 2, "alpha": 1.0},
+        {"kernel": "mala", "keep": "moments"},
+        {"kernel": "gwg", "space": srmc.Binary()},
+        {"kernel": "gwg", "space": srmc.Binary(), "keep": "moments"},
+    ],
+)
+def test_a_second_call_compiles_nothing_on_any_path(caplog, options):
+    logp = lambda x: -0.5 * jnp.sum((x - 0.3) ** 2)
+    options |= {"num_warmup": 120, "num_samples": 100, "num_chains": 2, "progress": False}
+    start = {"initial_position": np.zeros(2, np.float32)}
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        srmc.sample(logp, **options, **start)
+        compiled(caplog)
+        srmc.sample(logp, **options, **start, seed=1)
+        assert compiled(caplog) == []
+
+
 def test_adaptation_inside_the_run_finds_scales_and_step_size():
     scales = np.array([0.1, 1.0, 10.0], np.float32)
     logp = lambda x: -0.5 * jnp.sum((x / scales) ** 2)

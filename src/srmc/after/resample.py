@@ -9,13 +9,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
-from srmc._types import Float, Int
+from srmc._programs import program_of
+from srmc._types import Array, Float, Int, LogDensity
 from srmc.after.errors import Features, error_beside
 from srmc.after.report import Expected, Report, Residual, nothing
 from srmc.after.reweight import DRAWS_PER_FEATURE, reweight
+from srmc.discrete.changes import Differences
 from srmc.discrete.checks import is_biased
 from srmc.discrete.sites import Sites
+from srmc.discrete.space import Space
 from srmc.metrics.errors import batch_means_error
 
 STATES_AT_ONCE = 1024
@@ -41,8 +45,8 @@ def resample(sites: Sites, states: Float[np.ndarray, "chain draw ..."]) -> Resam
             "linear in each site; give `differences`, with which it is exact, or feature='gibbs'"
         )
         return Resampled(everything, none, nothing(reason, 0))
-    look = lambda x: sites.look(x).feature
-    residuals = jax.jit(lambda x: jax.lax.map(look, x, batch_size=STATES_AT_ONCE))(rows)
+    given = logdensity_fn, space, sites.feature, sites.differences
+    residuals = program_of(Partial(_residuals, *given))(rows)
     own = np.asarray(residuals, float).reshape(count, -1)
     phi = balanced_features(np.asarray(rows, float).reshape(count, -1), own, space.width)
     weights = reweight(None, None, features=phi)
@@ -51,6 +55,19 @@ def resample(sites: Sites, states: Float[np.ndarray, "chain draw ..."]) -> Resam
     features = phi.reshape(*states.shape[:2], -1)
     values = states.reshape(*states.shape[:2], -1)
     return Resampled(chosen, features, _report(values, features, weights, chosen, cost))
+
+
+def _residuals(
+    logdensity_fn: LogDensity,
+    space: Space,
+    feature: str | None,
+    differences: Differences | None,
+    rows: Array,
+) -> Float[Array, "n ..."]:
+    sites = Sites(logdensity_fn, space, None, feature, differences)
+    look = lambda x: sites.look(x).feature
+    residuals: Array = jax.lax.map(look, rows, batch_size=STATES_AT_ONCE)
+    return residuals
 
 
 def balanced_features(

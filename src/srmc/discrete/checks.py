@@ -7,8 +7,10 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc._checks import is_concrete
+from srmc._programs import program_of
 from srmc._types import Array, ArrayLike, Float, LogDensity, Scalar
 from srmc.core.target import check_density, rejecting
 from srmc.discrete.features import needs_gradient
@@ -91,14 +93,11 @@ def _compared(logdensity_fn: LogDensity, space: Space, x: Array) -> _Compared | 
         kept = {}
     key = x.shape, x.dtype, space
     if key not in kept:
-
-        def compare(like: Array) -> tuple[Array, Array]:
-            return _compare(rejecting(logdensity_fn), space, like)
-
-        out = jax.jit(compare)(jnp.zeros(x.shape, x.dtype))
+        compare, like = Partial(_compare, logdensity_fn, space), jnp.zeros(x.shape, x.dtype)
+        out = program_of(compare)(like)
         if not is_concrete(out):
             with jax.ensure_compile_time_eval():
-                out = compare(jnp.zeros(x.shape, x.dtype))
+                out = compare(like)
         if not is_concrete(out):
             return None
         kept[key] = np.asarray(out[0]), np.asarray(out[1])
@@ -106,8 +105,9 @@ def _compared(logdensity_fn: LogDensity, space: Space, x: Array) -> _Compared | 
 
 
 def _compare(
-    target: LogDensity, space: Space, like: Array, num_sites: int = 8
+    logdensity_fn: LogDensity, space: Space, like: Array, num_sites: int = 8
 ) -> tuple[Array, Array]:
+    target = rejecting(logdensity_fn)
     state = space.random(jax.random.key(0), like)
     value, gradient = jax.value_and_grad(target)(state)
     sites = np.unique(np.linspace(0, space.num_sites(like) - 1, num_sites).astype(int))
