@@ -16,7 +16,7 @@ import pytest
 import kills
 import srmc
 from srmc.run import processes
-from srmc.run.stop import Stop, stops
+from srmc.run.stop import Stop, ending_all, stops
 
 SLOW = textwrap.dedent(
     """
@@ -77,6 +77,13 @@ def test_a_signal_is_a_request_and_the_second_one_raises():
     worker.start()
     worker.join()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_ends_the_whole_study():
+    with pytest.raises(KeyboardInterrupt), ending_all(), stops():
+        os.kill(os.getpid(), signal.SIGTERM)
+    with stops():
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_waiting_ends_when_arrays_are_there_or_a_stop_is_asked_for():

@@ -10,6 +10,7 @@ import typer
 
 from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
+from srmc.run.stop import ending_all
 
 # What identifies a row.
 _ASKED = (
@@ -26,7 +27,13 @@ _ASKED = (
     "target_error",
 )
 
-bench = typer.Typer(no_args_is_help=True, help="Compare with plain kernels and other libraries.")
+bench = typer.Typer(no_args_is_help=True)
+
+
+@bench.callback()
+def study(context: typer.Context) -> None:
+    """Compare with plain kernels and other libraries."""
+    context.with_resource(ending_all())
 
 
 @bench.command()

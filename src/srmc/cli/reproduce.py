@@ -11,13 +11,14 @@ from rich.table import Table
 
 from srmc._progress import progress_bar
 from srmc.cli.terminal import console, fail
+from srmc.run.stop import ending_all
 from srmc.store.files import check_writable
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment, all, or ledger: only the page anew.")],
     quick: Annotated[
-        bool, typer.Option("--quick/--full", help="Minutes for all, or an hour of one core.")
+        bool, typer.Option("--quick/--full", help="Minutes for all, or hours of one core.")
     ] = True,
     out: Annotated[
         Path | None,
@@ -38,7 +39,7 @@ def reproduce(
     except ValueError as error:
         fail(error)
     chosen = {"all": list(EXPERIMENTS), "ledger": []}.get(name, [name])
-    with progress_bar() as show:
+    with ending_all(), progress_bar() as show:
         for each in chosen:
             began = time.perf_counter()
             try:

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import contextvars
 import os
 import signal
 import sys
@@ -80,6 +81,21 @@ def stops() -> Iterator[Stop]:
         for number, handler in before.items():
             # A handler that was not set from Python, such as JAX's for SIGTERM, is not known.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if stop.signal is not None and _ends_all.get():
+        raise KeyboardInterrupt
+
+
+_ends_all = contextvars.ContextVar("ends_all", default=False)
+
+
+@contextlib.contextmanager
+def ending_all() -> Iterator[None]:
+    """Inside, a signal that stops a run also ends the study that the run is part of."""
+    token = _ends_all.set(True)
+    try:
+        yield
+    finally:
+        _ends_all.reset(token)
 
 
 _left: list[tuple[int, list[Any]]] = []  # signals, and what was then being computed
