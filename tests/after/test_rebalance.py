@@ -130,7 +130,7 @@ def test_batches_do_not_matter(monkeypatch):
     x = draws(0, 2, 150)
     whole = srmc.rebalance(x, score)
     monkeypatch.setattr("srmc.after.batched.NUMBERS_AT_ONCE", 4 * 37)
-    monkeypatch.setattr("srmc.after.solve.ROWS_AT_ONCE", 8 * 4 * 41)
+    monkeypatch.setattr("srmc.after.solve.AT_ONCE", 4 * 41)
     np.testing.assert_allclose(srmc.rebalance(x, score), whole, atol=1e-5)
 
 

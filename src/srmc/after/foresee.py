@@ -8,7 +8,7 @@ gradients, but for a small correction, which some draws suffice for.
 import numpy as np
 
 from srmc._types import Float
-from srmc.after.transport import FAR, Coordinates, Rows
+from srmc.after.transport import FAR, Coordinates, Rows, polynomial
 
 GOOD = 0.9  # share of the squared scores that a regression must explain, at draws not in it
 DRAWS_PER_TERM = 4  # at least
@@ -26,7 +26,8 @@ class Regression:
     """
 
     def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
-        self._at, terms = at, _crossed_terms(z.shape[1])
+        self._precision = None if at.inverse is None else at.inverse @ at.inverse
+        terms = _crossed_terms(z.shape[1])
         self.crossed = DRAWS_PER_TERM * terms <= min(len(z), NUMBERS // terms)
         phi, rest = self._terms(z), s - self._linear(z)
         if self.crossed:
@@ -38,15 +39,15 @@ class Regression:
         self._coefficients = np.linalg.solve(gram + ridge, right)
 
     def __call__(self, z: Rows) -> Rows:
-        terms, found = self._terms(z), self._linear(z)
+        found = self._linear(z)
         if self.crossed:
-            found += terms.T @ self._coefficients
+            found += self._terms(z).T @ self._coefficients
         else:
-            found += np.einsum("knd,dk->nd", terms, self._coefficients[..., 0])
+            found += polynomial(self._coefficients[..., 0].T, np.clip(z, -FAR, FAR))
         return found
 
     def _linear(self, z: Rows) -> Rows:
-        return -z if self._at.inverse is None else -(z @ self._at.inverse) @ self._at.inverse
+        return -z if self._precision is None else -(z @ self._precision)
 
     def _terms(self, z: Rows) -> Float[np.ndarray, "..."]:
         """The polynomials, (term, n), or (power, n, d) if each coordinate has its own."""

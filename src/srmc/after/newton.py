@@ -69,10 +69,9 @@ def _of_gaussian(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Newton:
         values, slopes = hermite(z, len(marginal) + 1)
         square = np.mean((slopes + values * at.regress(s)[None]) ** 2, axis=1)
         marginal = np.maximum(square, 1.0) ** -0.5
-        if at.root is not None:
-            correlation = at.root @ at.root
-            powers = [correlation ** (k + 3) for k in range(len(marginal))]
-            ridge = 1e-3 * np.eye(len(correlation))
+        if at.correlation is not None:
+            powers = [at.correlation ** (k + 3) for k in range(len(marginal))]
+            ridge = 1e-3 * np.eye(len(at.correlation))
             inverses = [np.linalg.inv(power + ridge) for power in powers]
 
     def newton(means: np.ndarray) -> np.ndarray:

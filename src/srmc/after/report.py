@@ -78,29 +78,26 @@ def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows
     z, own = at.standardise(x), at.regress(s)
     together = [product_features(at, z, s)] if form.products else []
     shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
-    ratios: list[list[float]] = [[], [], []]
+    befores, afters = [], []
     for i in shown:
+        own_z = z[:, i : i + 1]
         features = [own[:, i]]
         if form.linear != "shift":
             features.append(1 + z[:, i] * own[:, i])
         if form.order >= 2:
-            values, slopes = hermite(z[:, i : i + 1], form.order)
+            values, slopes = hermite(own_z, form.order)
             features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
         phi = np.column_stack([*features, *together])
-        levels = np.quantile(z[:, i], (0.05, 0.5, 0.95))
-        for found, f in zip(
-            ratios,
-            (z[:, i : i + 1], z[:, i : i + 1] ** 2, (z[:, i : i + 1] < levels).astype(float)),
-            strict=True,
-        ):
-            centred = f - f.mean(axis=0)
-            rest = centred - phi @ np.linalg.lstsq(phi, centred, rcond=None)[0]
-            before, after = (batch_means_error(v.reshape(*shape[:2], -1)) for v in (f, rest))
-            known = before > 1e-9 * np.max(np.abs(f))
-            found.append(
-                float(np.mean(np.where(known, after / np.where(known, before, 1), 1) ** 2))
-            )
-    return Expected(*(float(np.mean(found)) for found in ratios))
+        below = (own_z < np.quantile(own_z, (0.05, 0.5, 0.95))).astype(float)
+        before = np.concatenate([own_z, own_z**2, below], axis=1)
+        before = before - before.mean(axis=0)
+        befores.append(before)
+        afters.append(before - phi @ np.linalg.lstsq(phi, before, rcond=None)[0])
+    whole = lambda parts: np.stack(parts, axis=-1).reshape(*shape[:2], 5, len(shown))
+    errors = [batch_means_error(whole(parts)) for parts in (befores, afters)]
+    known = errors[0] > 1e-9 * np.max(np.abs(befores), axis=1).T
+    ratio = np.where(known, errors[1] / np.where(known, errors[0], 1.0), 1.0) ** 2
+    return Expected(*(float(np.mean(part)) for part in (ratio[0], ratio[1], ratio[2:])))
 
 
 def residual(means: Weights) -> Residual:

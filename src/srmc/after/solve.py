@@ -5,7 +5,7 @@ misses. Where changes of scores can be foreseen (see `foresee`), several steps a
 draws are scored again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,9 @@ from srmc.after.transport import (
     Form,
     Rows,
     Weights,
-    displaced,
+    mean_features,
+    mover,
     no_move,
-    total_features,
 )
 
 MEMORY = 5  # iterations that Anderson acceleration remembers
@@ -34,7 +34,7 @@ STALLED = 0.8  # what is left of it in truth, at which they end,
 LOW = 0.1  # if the residual over that before the first move is below this
 TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
 BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
-ROWS_AT_ONCE = 2**22  # numbers of draws whose features are evaluated together
+AT_ONCE = 2**16  # numbers of draws whose features are evaluated together, in the cache
 
 ScoreRows = Callable[[Rows], Rows]  # scores at draws x, not finite where there are none
 
@@ -211,7 +211,8 @@ def _spread(total: int, count: int) -> Int[np.ndarray, " m"]:
 
 def apply(at: Coordinates, weights: Weights, z: Rows) -> Rows:
     """The draws z, moved, in blocks that bound the memory."""
-    return np.concatenate([displaced(at, weights, z[rows]) for rows in _blocks(z)])
+    move = mover(at, weights)
+    return np.concatenate([move(z[rows]) for rows in _blocks(*z.shape)])
 
 
 class _Features:
@@ -232,7 +233,7 @@ class _Features:
         self._thinned = len(some) < len(x)
         self._rest = self._s  # of scores, beside the regression
         if foresee is not None:
-            parts = [self._s[rows] - foresee(self._z[rows]) for rows in _blocks(x)]
+            parts = [self._s[rows] - foresee(self._z[rows]) for rows in _blocks(*x.shape)]
             self._rest = np.concatenate(parts)
         self._start = None if foresee is not None else self._mean(np.arange(len(x)), self._z)
 
@@ -277,8 +278,13 @@ class _Features:
 
         Without a regression nothing is foreseen to change. Draws without scores are left out.
         """
-        total, count = np.zeros_like(self.size), 0
-        for block in _blocks(z[some]):
+        return mean_features(self.at, self.like, self._parts(some, z, scores))
+
+    def _parts(
+        self, some: Int[np.ndarray, " m"], z: Rows, scores: Rows | None
+    ) -> Iterator[tuple[Rows, Rows]]:
+        """Draws and their scores, block by block."""
+        for block in _blocks(len(some), z.shape[1]):
             rows = some[block]
             here, s = z[rows], self._rest[rows]
             known = np.all(np.isfinite(s), axis=1)
@@ -288,9 +294,7 @@ class _Features:
                 here = self._z[rows]
             else:
                 s = s + self._foresee(here)
-            total += total_features(self.at, self.like, here[known], s[known]).flat()
-            count += int(np.sum(known))
-        return self.like.like(total / max(count, 1))
+            yield (here, s) if np.all(known) else (here[known], s[known])
 
 
 def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray) -> np.ndarray:
@@ -307,6 +311,6 @@ def _accelerated(history: list[tuple[np.ndarray, np.ndarray]], size: np.ndarray)
     return following
 
 
-def _blocks(z: Rows) -> list[slice]:
-    length = max(1, ROWS_AT_ONCE // (8 * z.shape[1]))
-    return [slice(start, start + length) for start in range(0, len(z), length)]
+def _blocks(count: int, dim: int) -> list[slice]:
+    length = max(1, AT_ONCE // dim)
+    return [slice(start, start + length) for start in range(0, count, length)]

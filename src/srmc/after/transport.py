@@ -5,9 +5,13 @@ covariance of the draws and the inverse covariance of their scores; see `srmc.tu
 256 dimensions R is a correlation matrix, beyond it is the identity.
 """
 
+import functools
+import math
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial import hermite_e
 
 from srmc._types import Float, Int
 from srmc.tune import rule
@@ -18,12 +22,13 @@ Rows = Float[np.ndarray, "n d"]
 
 
 class Coordinates(NamedTuple):
-    """Where draws are near white: mu, D, and R^(1/2) with its inverse, or None for the identity."""
+    """Where draws are near white: mu, D, and R^(1/2), its inverse and R; None for the identity."""
 
     center: Float[np.ndarray, " d"]
     scale: Float[np.ndarray, " d"]
     root: Float[np.ndarray, "d d"] | None
     inverse: Float[np.ndarray, "d d"] | None
+    correlation: Float[np.ndarray, "d d"] | None
 
     def standardise(self, x: Rows) -> Rows:
         """z."""
@@ -45,7 +50,7 @@ class Coordinates(NamedTuple):
 
     def regress(self, moves: Rows) -> Rows:
         """R times the moves: each coordinate carries the others along by their regression on it."""
-        return moves if self.root is None else (moves @ self.root) @ self.root
+        return moves if self.correlation is None else moves @ self.correlation
 
 
 def coordinates(x: Rows, s: Rows) -> Coordinates:
@@ -56,7 +61,7 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
     if dim > rule.DENSE_UP_TO:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None)
+        return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
     ridge = 1e-2 * dim / (dim + len(x))
@@ -70,7 +75,7 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     values = np.sqrt(np.maximum(values, 1e-8))
     center = mean_x + sd * (a @ (sd * mean_s))
     root, inverse = (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
-    return Coordinates(center, sd * scale, root, inverse)
+    return Coordinates(center, sd * scale, root, inverse, root @ root)
 
 
 class Form(NamedTuple):
@@ -158,43 +163,97 @@ def triples(dim: int) -> Int[np.ndarray, "t 3"]:
     return every[np.any(every != every[:, :1], axis=1)]
 
 
-def displaced(at: Coordinates, weights: Weights, z: Rows) -> Rows:
-    """The draws z, moved."""
-    y = at.whiten(z)
-    move = np.broadcast_to(weights.shift, z.shape)
-    if weights.linear.ndim == 2:
-        move = move + y @ weights.linear
-    elif weights.linear.size:
-        move = move + y * weights.linear
-    out: Rows = z + at.push(move)
-    if weights.marginal.size:
-        values, _ = hermite(z, len(weights.marginal) + 1)
-        out = out + at.regress(np.einsum("knd,kd->nd", values, weights.marginal))
-    if weights.product.size:
-        along = triples(z.shape[1])[:, 2]
-        spread = np.eye(z.shape[1])[along] * weights.product[:, None]
-        out = out + at.regress(products(at, z)[0] @ spread)
+def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
+    """The map of draws z."""
+    offset, linear = at.push(weights.shift), weights.linear
+    if linear.ndim == 2:
+        linear = at.push(at.whiten(np.eye(len(linear))) @ linear)
+    elif linear.size and at.root is not None:
+        linear = at.push(at.whiten(np.eye(len(linear))) * linear)
+    order = len(weights.marginal) + 1
+    powers = _monomials(order).T @ weights.marginal if weights.marginal.size else None
+
+    def move(z: Rows) -> Rows:
+        out: Rows = z + offset
+        if linear.ndim == 2:
+            out += z @ linear
+        elif linear.size:
+            out += z * linear
+        if powers is not None:
+            out += at.regress(polynomial(powers, np.clip(z, -FAR, FAR)))
+        if weights.product.size:
+            along = triples(z.shape[1])[:, 2]
+            spread = np.eye(z.shape[1])[along] * weights.product[:, None]
+            out += at.regress(products(at, z)[0] @ spread)
+        return out
+
+    return move
+
+
+def mean_features(at: Coordinates, like: Weights, parts: Iterable[tuple[Rows, Rows]]) -> Weights:
+    """The means of all features over draws z with scores s, in units of z, part by part.
+
+    Rows need not be whitened: the sum of s_y y^T is that of s z^T between two matrices.
+    """
+    dim, order = len(like.shift), len(like.marginal) + 1
+    is_matrix = like.linear.ndim == 2 or at.root is not None
+    count, shift, product = 0, np.zeros(dim), np.zeros_like(like.product)
+    outer = np.zeros((dim, dim) if is_matrix else dim)
+    marginal = np.zeros_like(like.marginal)
+    for z, s in parts:
+        count += len(z)
+        shift += np.sum(s, axis=0)
+        if like.linear.size:
+            outer += s.T @ z if is_matrix else np.sum(s * z, axis=0)
+        if like.marginal.size:
+            marginal += _marginal_sums(z, at.regress(s), order)
+        if like.product.size:
+            product += np.sum(product_features(at, z, s), axis=0)
+    linear = like.linear
+    if linear.size:
+        whole = at.whiten(at.push(outer.T).T) if is_matrix else outer
+        if linear.ndim == 2:
+            linear = count * np.eye(dim) + (whole + whole.T) / 2
+        else:
+            linear = count + (np.diag(whole) if is_matrix else whole)
+    sums = Weights(at.push(shift), linear, marginal, product)
+    return like.like(sums.flat() / max(count, 1))
+
+
+def _marginal_sums(z: Rows, own: Rows, order: int) -> Float[np.ndarray, "k d"]:
+    """The sums of h_k'(z) + h_k(z) own, from sums of z^j inside of ±3 and of z^j own."""
+    cut = np.clip(z, -FAR, FAR)
+    inside, own = (np.abs(z) < FAR).astype(float), own.copy()
+    ones = np.ones(len(z))  # a product with which is faster than a sum over rows
+    slopes, values = [ones @ inside], [ones @ own]
+    for _ in range(order):
+        inside *= cut
+        own *= cut
+        slopes.append(ones @ inside)
+        values.append(ones @ own)
+    of_power = _monomials(order)
+    derivative = of_power[:, 1:] * np.arange(1, order + 1)
+    found: np.ndarray = of_power @ np.stack(values) + derivative @ np.stack(slopes[:-1])
+    return found
+
+
+def polynomial(powers: Float[np.ndarray, "j d"], x: Rows) -> Rows:
+    """The sum of powers[j] x^j, by Horner's rule."""
+    out = np.broadcast_to(powers[-1], x.shape).copy()
+    for coefficient in powers[-2::-1]:
+        out *= x
+        out += coefficient
     return out
 
 
-def total_features(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Weights:
-    """The sums of all features over draws z with scores s, in units of z."""
-    y, s_y = at.whiten(z), at.push(s)
-    count, dim = z.shape
-    linear = like.linear
-    if linear.ndim == 2:
-        outer = s_y.T @ y
-        linear = count * np.eye(dim) + (outer + outer.T) / 2
-    elif linear.size:
-        linear = count + np.sum(s_y * y, axis=0)
-    marginal = like.marginal
-    if marginal.size:
-        values, slopes = hermite(z, len(marginal) + 1)
-        marginal = np.sum(slopes, axis=1) + np.einsum("knd,nd->kd", values, at.regress(s))
-    product = like.product
-    if product.size:
-        product = np.sum(product_features(at, z, s), axis=0)
-    return Weights(np.sum(s_y, axis=0), linear, marginal, product)
+@functools.cache
+def _monomials(order: int) -> Float[np.ndarray, "k j"]:
+    """The coefficients of x^j in h_k(x) / sqrt((k + 1)!), for k = 2 up to the order."""
+    rows = [hermite_e.herme2poly([0.0] * k + [1.0]) for k in range(2, order + 1)]
+    scales = [math.factorial(k + 1) ** -0.5 for k in range(2, order + 1)]
+    padded = [np.pad(row, (0, order + 1 - len(row))) for row in rows]
+    found: np.ndarray = np.stack(padded) * np.array(scales)[:, None]
+    return found
 
 
 def feature_rows(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Rows:
@@ -225,7 +284,7 @@ def product_features(at: Coordinates, z: Rows, s: Rows) -> Float[np.ndarray, "n 
 def products(at: Coordinates, z: Rows) -> tuple[Float[np.ndarray, "n t"], Float[np.ndarray, "n t"]]:
     """(z_i z_j - R_ij) / sqrt(2) and its derivative along R[:, k] for all triples, z cut at ±3."""
     i, j, k = triples(z.shape[1]).T
-    correlation = np.eye(z.shape[1]) if at.root is None else at.root @ at.root
+    correlation = np.eye(z.shape[1]) if at.correlation is None else at.correlation
     cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
     values = (cut[:, i] * cut[:, j] - correlation[i, j]) / np.sqrt(2)
     slopes = inside[:, i] * cut[:, j] * correlation[i, k]

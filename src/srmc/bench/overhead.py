@@ -26,6 +26,8 @@ def overhead(
     num_steps: int = 400,
     repeats: int = 15,
     lattice: int = 50,
+    num_draws: int = 1000,
+    dims: tuple[int, ...] = (10, 100),
     kernels: tuple[str, ...] = ("hmc", "mala", "nuts", "gwg", "dlp", "rebalance"),
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
@@ -35,8 +37,8 @@ def overhead(
     of the plain kernel on a discrete space, where BlackJAX has no kernel; `ratio_quartiles` are
     its quartiles. "self-tuned" is what `srmc.sample` runs, with one history for all chains. The
     discrete kernels run 100 chains on an Ising model of 50 x 50 sites, for a twentieth of the
-    steps. The time of `srmc.rebalance` on existing draws is compared with that of sampling them by
-    NUTS, and with that of the gradients at all of them.
+    steps. The time of `srmc.rebalance` on 4 x `num_draws` draws of posteriors of `dims` dimensions
+    is compared with that of sampling them by NUTS, and with that of the gradients at all of them.
     """
     logp = srmc.targets.logistic(num_data, dim).logdensity_fn
     starts = jnp.zeros((num_chains, dim))
@@ -45,8 +47,12 @@ def overhead(
         on_progress("overhead", done, len(kernels), family)
         steps = num_steps
         if family == "rebalance":
-            programs = _stored(logp, starts, num_steps)
-        elif family in ("gwg", "dlp"):
+            for size in dims:
+                density = srmc.targets.logistic(num_data, size).logdensity_fn
+                programs = _stored(density, jnp.zeros((4, size)), num_draws)
+                rows += timed(f"rebalance, d = {size}", programs, num_draws, repeats)
+            continue
+        if family in ("gwg", "dlp"):
             steps = max(1, num_steps // 20)
             programs = _discrete(family, lattice, steps)
         else:

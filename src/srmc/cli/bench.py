@@ -45,7 +45,9 @@ def overhead(
     from srmc.bench import overhead as measurements
     from srmc.bench import tables
 
-    size: dict[str, Any] = {"num_steps": 50, "repeats": 3} if quick else {}
+    size: dict[str, Any] = {}
+    if quick:
+        size = {"num_steps": 50, "repeats": 3, "num_draws": 50, "dims": (10,)}
     run = functools.partial(measurements.overhead, **size)
     measure(run, tables.overhead_table, out)
 
