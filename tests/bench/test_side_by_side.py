@@ -34,9 +34,12 @@ def test_the_quick_comparison_prints_a_table_and_makes_a_page_with_a_picture(tmp
         assert f"## {heading}" in text
     assert (tmp_path / "posteriors.png").stat().st_size > 1000
     page.unlink()
-    out = CliRunner().invoke(app, ["bench", "posteriors", "--rows", str(rows), "--page", str(page)])
+    joined = tmp_path / "joined.json"
+    again = ["--rows", str(rows), "--out", str(joined), "--page", str(page)]
+    out = CliRunner().invoke(app, ["bench", "posteriors", *again])
     assert out.exit_code == 0, out.output
     assert page.read_text() == text
+    assert len(json.loads(joined.read_text())) == len(found)
 
 
 @pytest.mark.usefixtures("x64")

@@ -13,7 +13,9 @@ LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 def cell(ratio: float, error: float) -> str:
     if not np.isfinite(ratio):
         return "not finite"
-    return f"{ratio:.2g}" if ratio > 100 else f"{ratio:.3f} ± {error:.3f}"
+    if ratio > 100:
+        return f"{ratio:.2g}"
+    return f"{ratio:.3f} ± {error:.3f}" if ratio > 0.01 else f"{ratio:.1g} ± {error:.1g}"
 
 
 def geometric_mean(ratios: Iterable[float]) -> str:

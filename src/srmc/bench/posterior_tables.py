@@ -103,9 +103,10 @@ def posteriors_page(rows: list[Row]) -> str:
     samplers = list(dict.fromkeys(row["sampler"] for row in rows))
     parts = [
         "# Samplers on posteriors, side by side",
-        f"Made by `srmc bench posteriors`, size {first['size']}, in one run on one machine: "
-        f"{first['replicates']} replicates of one chain for each sampler and posterior, in double "
-        "precision, started from draws of the posterior. Errors are squared, in units of the "
+        f"Made by `srmc bench posteriors`, size {first['size']}, on one core, where it took "
+        f"{_hours(rows):.1f} hours without the runs for the truth: {first['replicates']} "
+        "replicates of one chain for each sampler and posterior, in double precision, started "
+        "from draws of the posterior. Errors are squared, in units of the "
         "posterior's variances, and averaged over the unconstrained coordinates. Rebalanced runs "
         "have fewer draws than plain ones, so that both take about the same number of gradients.",
         f"![Ratios at equal gradients and at equal seconds]({PICTURE})",
@@ -138,6 +139,14 @@ def posteriors_page(rows: list[Row]) -> str:
         markdown(_truth_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _hours(rows: list[Row]) -> float:
+    """The time of all runs, compilation included."""
+    once = lambda row: (
+        row["seconds"] + row["control_variates"]["seconds"] + row["rebalance"]["seconds"]
+    )
+    return float(sum(row["replicates"] * once(row) + row["compile_seconds"] for row in rows)) / 3600
 
 
 def draw_picture(rows: list[Row], folder: Path) -> None:

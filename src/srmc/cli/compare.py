@@ -28,7 +28,7 @@ def posteriors(
         Path | None, typer.Option(help="A Markdown file; its picture goes beside it.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Rows of an earlier run, to make a page of them.")
+        list[Path] | None, typer.Option(help="Rows of earlier runs, to join or make a page of.")
     ] = None,
 ) -> None:
     """Errors, gradients and seconds of several samplers: alone, controlled, and rebalanced."""
@@ -40,8 +40,10 @@ def posteriors(
     _check_page(page)
     size = "quick" if quick else "full" if full else "standard"
     if rows is not None:
-        found = json.loads(rows.read_text())
+        found = [row for file in rows for row in json.loads(file.read_text())]
         console.print(tables.posteriors_table(found))
+        if out is not None:
+            out.write_text(_one_per_line(found))
     else:
         run = functools.partial(
             measurements.posteriors,
@@ -56,6 +58,13 @@ def posteriors(
     if page is not None:
         page.write_text(tables.posteriors_page(found))
         tables.draw_picture(found, page.parent)
+
+
+def _one_per_line(rows: list[dict[str, Any]]) -> str:
+    """The rows as JSON, with numbers of five digits."""
+    shorter = lambda text: float(f"{float(text):.5g}")
+    short = json.loads(json.dumps(rows), parse_float=shorter)
+    return "[\n" + ",\n".join(json.dumps(row) for row in short) + "\n]\n"
 
 
 def _appending(out: Path | None) -> Callable[[dict[str, Any]], None]:
