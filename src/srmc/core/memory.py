@@ -137,7 +137,6 @@ class Memory(NamedTuple):
             is_valid=valid,
         )
 
-
     def alignment(self, theta: Feature, feature: Feature) -> Float[Array, ""]:
         """`|(A theta)·phi|`, the exponent scale per unit of alpha."""
         return jnp.abs(jnp.sum(sums(*_products(self.precondition(theta), feature))))
