@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.core.strength import Strength
 from srmc.discrete import changes
 from srmc.discrete.sites import Sites
 
@@ -358,6 +359,37 @@ def test_bent_by_sites_the_feature_is_evaluated_where_the_history_takes_it(guide
         if closes:
             seen = jax.vmap(lambda x: feature.look(x).feature)(state.position)
             np.testing.assert_allclose(state.feature, seen, atol=1e-6)
+
+
+def test_bent_by_sites_the_steps_of_the_loop_are_the_updates_of_the_history():
+    target = srmc.targets.ising()
+    counts = Strength(
+        lambda: (jnp.zeros(()), jnp.zeros((), int)),
+        lambda n, seen: (seen.step.astype(float), n + 1),
+    )
+    algorithm = srmc.flip_mh(
+        target.logdensity_fn, target.space, alpha=counts, bend="sites", history_every=3
+    )
+    state, step = jax.vmap(algorithm.init)(jnp.zeros((2, 16))), jax.jit(jax.vmap(algorithm.step))
+    for n in range(1, 8):
+        before = state
+        state, info = step(jax.random.split(jax.random.key(n), 2), state)
+        assert np.all(state.alpha == n // 3)
+        assert np.all(state.strength_state == n // 3)
+        assert np.all((info.gain > 0) == (n % 3 == 0))
+        exponent = before.alpha * jnp.abs(jnp.sum(state.theta * state.feature, axis=1))
+        np.testing.assert_allclose(info.exponent, exponent, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("x64")
+def test_changes_of_an_rbm_are_as_exact_as_its_log_density_in_single_precision():
+    target = srmc.targets.rbm(num_visible=30, num_hidden=200)
+    x = target.space.random(jax.random.key(0), jnp.zeros(30))
+    flips = jax.vmap(target.logdensity_fn)(jnp.abs(x[None] - jnp.eye(30)))
+    found = target.differences(x.astype(jnp.float32))
+    rounded = np.finfo(np.float32).eps * abs(target.logdensity_fn(x))
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, flips - target.logdensity_fn(x), atol=rounded)
 
 
 def test_a_bend_that_would_not_drive_the_feature_is_refused():

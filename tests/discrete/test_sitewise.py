@@ -56,7 +56,8 @@ def cases():
     for kernel in ("flip_mh", "gibbs", "balanced", "gwg", "dlp"):
         yield "binary", kernel, "sites"
     yield "ordinal", "dlp", "sites"
-    yield "categorical", "gwg", "sites"
+    for kernel in ("flip_mh", "gibbs", "gwg"):
+        yield "categorical", kernel, "sites"
 
 
 def repelled(build, logdensity_fn, space, feature):

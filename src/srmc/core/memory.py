@@ -122,7 +122,7 @@ class Memory(NamedTuple):
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
         theta = history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
-        alignment = jnp.abs(jnp.sum(sums(*_products(self.precondition(theta), feature))))
+        alignment = self.alignment(theta, feature)
         exponent = state.alpha * alignment
         seen = Seen(state.step + 1, gamma, exponent, valid & inside, size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
@@ -135,6 +135,23 @@ class Memory(NamedTuple):
             is_hot=getattr(strength_state, "is_hot", jnp.zeros((), bool)),
             gain=jnp.where(enters, gamma, 0),
             is_valid=valid,
+        )
+
+    def alignment(self, theta: Feature, feature: Feature) -> Float[Array, ""]:
+        """`|(A theta)·phi|`, the exponent scale per unit of alpha."""
+        return jnp.abs(jnp.sum(sums(*_products(self.precondition(theta), feature))))
+
+    def rest(self, state: RepelState) -> Closed:
+        """The loop after a step that began at `state` and leaves the history as it was."""
+        return Closed(
+            theta=state.theta,
+            feature=state.feature,
+            alpha=state.alpha,
+            strength_state=state.strength_state,
+            exponent=state.alpha * self.alignment(state.theta, state.feature),
+            is_hot=jnp.zeros((), bool),
+            gain=jnp.zeros_like(state.alpha),
+            is_valid=jnp.ones((), bool),
         )
 
 

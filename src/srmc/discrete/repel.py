@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
 from srmc._types import Array, ArrayLike, KernelInfo, KernelState, LogDensity, PRNGKey
-from srmc.core.memory import Memory, is_plain, make_memory
+from srmc.core.memory import Closed, Memory, is_plain, make_memory
 from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
@@ -132,10 +132,7 @@ def _step(parts: SiteParts) -> Step:
         if not parts.is_alone:
             view = sites.bent(memory.precondition(state.theta), state.alpha)
         inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
-        feature, more = (
-            (state.feature, 0) if parts.is_alone else _feature(parts, state, inner_state)
-        )
-        closed = memory.close(state, feature, True, state.is_inside, not parts.is_alone)
+        closed, more = _closed(parts, state, inner_state)
         products = 0 if parts.is_alone else sites.products(state.position, info.evaluations)
         spent = info.evaluations + more, jnp.asarray(products, info.evaluations.dtype)
         return (
@@ -146,16 +143,30 @@ def _step(parts: SiteParts) -> Step:
     return step
 
 
-def _feature(
+def _closed(
     parts: SiteParts, state: RepelState, inner_state: KernelState
-) -> tuple[Array, int | Array]:
-    """The feature at the end of a step, and the evaluations that it took beside the kernel's.
+) -> tuple[Closed, int | Array]:
+    """The loop after a step, and the evaluations that this took beside the kernel's.
 
-    A target that is bent by its sites needs no feature between two updates of the history.
+    A target that is bent by its sites needs neither a feature nor a strength between two updates
+    of the history: the loop is then one whose steps are the updates.
     """
     sites, memory, x = parts.sites, parts.memory, inner_state.position
+    if parts.is_alone:
+        return memory.rest(state), 0
     look = lambda _: sites.feature_at(x, inner_state.local)
+    cost = sites.feature_cost(x) if sites.by_sites else 0
     if not sites.by_sites or memory.updates_at_each_step:
-        return look(state.feature), sites.feature_cost(x) if sites.by_sites else 0
+        return memory.close(state, look(None), True, state.is_inside), cost
     closes = memory.closes(state)
-    return when(closes, look, state.feature), closes * sites.feature_cost(x)
+    if memory.axis is not None:  # histories are averaged over chains outside of conditionals
+        feature = when(closes, look, state.feature)
+        return memory.close(state, feature, True, state.is_inside), closes * cost
+    of_updates = memory._replace(every=1)
+    updates = state._replace(step=state.step // memory.every)
+    # The exponent, which only the report needs, stays outside, where it is free if nobody asks.
+    without = lambda closed: closed._replace(exponent=jnp.zeros_like(state.alpha))
+    close = lambda _: without(of_updates.close(updates, look(None), True, state.is_inside))
+    closed = when(closes, close, without(memory.rest(state)))
+    exponent = state.alpha * memory.alignment(closed.theta, closed.feature)
+    return closed._replace(exponent=exponent), closes * cost

@@ -6,7 +6,7 @@ What is evaluated at a state does not depend on theta, so that bending it again 
 import jax
 import jax.numpy as jnp
 
-from srmc._types import Array, Float, LogDensity, Scalar
+from srmc._types import Array, Float, Int, LogDensity, Scalar
 from srmc.core.surrogate import Surrogate
 from srmc.core.target import rejecting
 from srmc.discrete import features
@@ -67,19 +67,19 @@ class Sites:
         return View(
             self.space,
             lambda x: self.look(x, with_feature=False),
-            lambda x, local: local,
+            lambda x, local, site=None: local,
             lambda x: (self._cost(x, None), 0),
         )
 
     def bent(self, u: Array, alpha: Scalar) -> View:
         """The surrogate log pi(x) - alpha u·phi(x), or log pi(x) + alpha u·x."""
         if self.by_sites:
-            by_sites = lambda x, local: self._bend_by_sites(x, local, u, alpha)
+            by_sites = lambda x, local, site=None: self._bend_by_sites(x, local, u, alpha, site)
             return self.plain()._replace(bend=by_sites)
         return View(
             self.space,
             self.look,
-            lambda x, local: self.bend(x, local, u, alpha),
+            lambda x, local, site=None: self.bend(x, local, u, alpha),
             lambda x: (self._cost(x, self.chosen(x)), self._bend_cost(x)),
         )
 
@@ -143,13 +143,17 @@ class Sites:
             return bent._replace(guide=self._tilted_guide(self.surrogate, x, local, u, alpha))
         return bent._replace(guide=self._first_order_guide(x, local, u, alpha))
 
-    def _bend_by_sites(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
+    def _bend_by_sites(
+        self, x: Array, local: Local, u: Array, alpha: Scalar, site: Int[Array, ""] | None
+    ) -> Local:
         """`local` on the surrogate log pi(x) + alpha u·x, whose changes are exact and cost nothing.
 
         Since E[phi_i x_j] = 0 for i != j, each theta_i is driven by its own site alone.
         """
         pull = alpha.astype(x.dtype) * u
-        bent = local._replace(logdensity=local.logdensity + jnp.vdot(pull, x))
+        chosen = slice(None) if site is None else site
+        pulled = jnp.vdot(self.space.rows(pull)[chosen], self.space.rows(x)[chosen])
+        bent = local._replace(logdensity=local.logdensity + pulled)
         if self.guide is None:
             return bent
         return bent._replace(guide=local.guide + self.space.linear(x, pull))

@@ -64,8 +64,9 @@ class Space:
 
     def linear(self, x: Array, gradient: Array) -> Float[Array, "site value"]:
         """`gradient_i · (value k - x_i)`, (site, value): first-order changes of a function."""
-        g = self.rows(gradient)
-        return g @ self.points(x.dtype).T - jnp.sum(g * self.rows(x), axis=1)[:, None]
+        g = self.rows(gradient)  # its product with a one-hot value is one of its entries
+        at_values = g if self.one_hot else g * self.points(x.dtype).T
+        return at_values - jnp.sum(g * self.rows(x), axis=1)[:, None]
 
     def distances(self, x: Array) -> Float[Array, "site value"]:
         """`|value k - x_i|^2`, (site, value)."""

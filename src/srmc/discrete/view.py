@@ -35,12 +35,14 @@ class View(NamedTuple):
     look
         Evaluates the target at a state.
     bend
-        `(x, local) -> Local` under the surrogate; the plain target returns `local` unchanged.
+        `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
+        unchanged. With a site, states are compared that differ in it alone, so that a term that
+        they share may be left out of the log density.
     evaluations
         The cost of a look and of a bend at a state, in values, gradients and sets of differences.
     """
 
     space: Space
     look: Callable[[Array], Local]
-    bend: Callable[[Array, Local], Local]
+    bend: Callable[..., Local]
     evaluations: Callable[[Array], tuple[int, int]]

@@ -87,10 +87,16 @@ def _rises(
 
 
 def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float, most: int = 20) -> int:
-    """The terms of the series that leave out less than rounding does; 0 if they are too many."""
-    ratio = max(np.abs(w).max(initial=0.0) / np.pi, 1e-3)
-    counts = range(2, most + 1)
-    return next((k for k in counts if len(w) * ratio ** (k + 1) < precision * (k + 1)), 0)
+    """The terms of the series that leave out less than rounding the log density; 0 if too many.
+
+    The coefficients of softplus are at most 2 / (k pi^k), and each hidden unit adds about log 2.
+    """
+    ratios = np.abs(w) / np.pi
+    if not ratios.size or ratios.max() >= 0.9:
+        return 0
+    rounded = precision * len(w) * np.log(2)
+    left_out = lambda k: 2 / (k + 1) * np.sum(ratios ** (k + 1), axis=0).max() / (1 - ratios.max())
+    return next((k for k in range(2, most + 1) if left_out(k) < rounded), 0)
 
 
 def _by_series(

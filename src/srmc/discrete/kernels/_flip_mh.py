@@ -19,7 +19,7 @@ def build_kernel() -> Transition:
         offset = jax.random.randint(value_key, (), 1, space.num_values)
         y = space.place(x, site, (labels[site] + offset) % space.num_values)
         proposed = SiteState(y, view.look(y))
-        here, there = (view.bend(s.position, s.local).logdensity for s in (state, proposed))
+        here, there = (view.bend(s.position, s.local, site).logdensity for s in (state, proposed))
         log_proposal = -jnp.log(jnp.asarray(space.num_neighbours(x), x.dtype))
         evaluations = view.evaluations(x)[0]
         return decide(accept_key, state, proposed, there - here, log_proposal, evaluations)

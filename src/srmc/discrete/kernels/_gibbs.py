@@ -36,7 +36,8 @@ def build_kernel() -> Transition:
         if scan == "random":
             site = jax.random.randint(site_key, (), 0, num_sites)
         states, seen = _candidates(state, view, site)
-        logdensity = jax.vmap(view.bend)(states, seen).logdensity
+        bend = lambda x, local: view.bend(x, local, site)
+        logdensity = jax.vmap(bend)(states, seen).logdensity
         logits = jnp.where(jnp.isfinite(logdensity), logdensity, -jnp.inf)
         chosen = jax.random.categorical(value_key, logits)
         position, local = jax.tree.map(lambda leaf: leaf[chosen], (states, seen))
