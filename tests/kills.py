@@ -2,7 +2,7 @@
 
     python tests/kills.py 50
 
-prints a line for each kill. The tests kill once, after a short warm-up.
+prints a line for each kill. The tests do the same with a few.
 """
 
 import os
@@ -25,7 +25,7 @@ JOB = textwrap.dedent(
     import numpy as np
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # some shells have it ignored
-    out, folder, shared, warmup, processes, me, port = *sys.argv[1:3], *map(int, sys.argv[3:])
+    out, folder, shared, processes, me, port = *sys.argv[1:3], *map(int, sys.argv[3:])
     if processes > 1:
         jax.distributed.initialize(f"localhost:{port}", processes, me,
                                    initialization_timeout=30, heartbeat_timeout_seconds=10)
@@ -36,7 +36,7 @@ JOB = textwrap.dedent(
         return jax.numpy.sum(1.5 * x - jax.numpy.exp(x)) + 1e-3 * jax.numpy.sum(wave)
 
     print("begins", flush=True)
-    result = srmc.sample(density, kernel="mala", alpha=3.0 if shared else "auto", num_warmup=warmup,
+    result = srmc.sample(density, kernel="mala", alpha=3.0 if shared else "auto", num_warmup=4000,
                          num_samples=600 if shared else 8000, num_chains=2,
                          shared_history=bool(shared),
                          initial_position=np.zeros(3, np.float32), progress=False,
@@ -47,7 +47,6 @@ JOB = textwrap.dedent(
     np.savez(f"{out}-{me}.npz", x=draws, accepted=result.stats["acceptance_rate"])
     """
 )
-WARMUP = 4000
 PATIENCE = 120  # seconds, after which a process counts as hanging
 
 
@@ -63,14 +62,13 @@ def pair(job, folder):
     return [subprocess.Popen([*args, str(me), port]) for me in (0, 1)]
 
 
-def start(folder, processes, shared, name="run", warmup=WARMUP):
+def start(folder, processes, shared, name="run"):
     """Start the processes of a run, or resume it."""
     job = Path(folder, "job.py")
     job.write_text(JOB)
     port = free_port()
     env = os.environ | {"JAX_PLATFORMS": "cpu"}
-    args = [sys.executable, str(job), f"{folder}/{name}-out", f"{folder}/{name}"]
-    args += [str(int(shared)), str(warmup)]
+    args = [sys.executable, str(job), f"{folder}/{name}-out", f"{folder}/{name}", str(int(shared))]
     with open(f"{folder}/{name}.log", "a") as log:
         return [
             subprocess.Popen(
@@ -99,23 +97,12 @@ def stage(folder, processes):
     return next((stage for name, stage in names.items() if (part / name).exists()), "start")
 
 
-def wait_for_sampling(folder, children):
-    while children[0].poll() is None and stage(folder, len(children)) != "sampling":
-        time.sleep(0.05)
-
-
-def kill_and_resume(folder, processes, shared, rng, kills, warmup=WARMUP):
-    """Kill a run so many times at random, then let it end; yields what happened, line by line.
-
-    With another warm-up it is killed once that is over.
-    """
+def kill_and_resume(folder, processes, shared, rng, kills):
+    """Kill a run so many times at random, then let it end; yields what happened, line by line."""
     numbers = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     for _ in range(kills):
-        children = start(folder, processes, shared, warmup=warmup)
-        if warmup == WARMUP:
-            time.sleep(rng.uniform(2.0, 12.0))
-        else:
-            wait_for_sampling(folder, children)
+        children = start(folder, processes, shared)
+        time.sleep(rng.uniform(2.0, 12.0))
         number = numbers[rng.integers(3)]
         hit = children if rng.random() < 0.5 else [children[rng.integers(processes)]]
         where, began = stage(folder, processes), time.monotonic()
@@ -125,7 +112,7 @@ def kill_and_resume(folder, processes, shared, rng, kills, warmup=WARMUP):
         yield f"{number.name} to {len(hit)} of {processes} in {where}: {codes} after " + (
             f"{time.monotonic() - began:.1f} s"
         )
-    yield f"resumed: {end(start(folder, processes, shared, warmup=warmup))}"
+    yield f"resumed: {end(start(folder, processes, shared))}"
 
 
 def same_draws(folder):

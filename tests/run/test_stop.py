@@ -157,10 +157,8 @@ def test_runs_that_are_killed_are_resumed_to_the_same_draws(tmp_path, processes)
     """SRMC_KILLS=50 kills that many times, over one and two processes; the tests kill once."""
     rng = np.random.default_rng(processes)
     number = int(os.environ.get("SRMC_KILLS", 2)) // 2
-    shared, warmup = processes == 2, kills.WARMUP if "SRMC_KILLS" in os.environ else 300
-    lines = list(kills.kill_and_resume(tmp_path, processes, shared, rng, number, warmup))
+    lines = list(kills.kill_and_resume(tmp_path, processes, processes == 2, rng, number))
     assert not any("hangs" in line for line in lines), lines
     assert lines[-1] == f"resumed: {[0] * processes}", (tmp_path / "run.log").read_text()
-    whole = kills.start(tmp_path, processes, shared, "whole", warmup)
-    assert kills.end(whole) == [0] * processes
+    assert kills.end(kills.start(tmp_path, processes, processes == 2, "whole")) == [0] * processes
     assert kills.same_draws(tmp_path)
