@@ -63,7 +63,7 @@ def noharm(
             row = study(
                 target,
                 case,
-                replicates=2 if quick else replicates,
+                replicates=4 if quick else replicates,
                 num_chains=num_chains,
                 alpha=alpha,
                 truth=truth if case.num_samples <= 1000 else None,

@@ -45,7 +45,7 @@ def rebalance(
         case = Case(kernel, warmup, 200 if quick else num_samples)
         target = TARGETS[name]()
         truth = find_rebalanced_truth(target, quick)
-        row = compare(target, truth, case, num_chains, 3 if quick else replicates, seed)
+        row = compare(target, truth, case, num_chains, 4 if quick else replicates, seed)
         rows.append({"target": name} | row)
     on_progress("rebalance", len(jobs), len(jobs), "")
     return rows

@@ -34,7 +34,7 @@ class Size(NamedTuple):
     every: int
 
 
-SIZES = {"full": Size(100, 20_000, 10_000, 20), "quick": Size(8, 200, 200, 20)}
+SIZES = {"full": Size(100, 20_000, 10_000, 20), "quick": Size(16, 400, 400, 20)}
 
 
 class Machine(NamedTuple):
