@@ -1,16 +1,17 @@
 """Settings of all tests: strict, and compiled fast."""
 
+import gc
 import os
 from importlib.metadata import version
 
 # One worker of the tests is one thread of linear algebra.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiling is what takes the time, here and in child processes; this takes a third of it.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if version("jaxlib").startswith("0.10."):  # XLA does not start with a flag that it does not know
     os.environ.setdefault(
         "XLA_FLAGS",
-        "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
-        "--xla_cpu_parallel_codegen_split_count=1",
+        "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
     )
 
 import jax
@@ -30,6 +31,12 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+def pytest_collection_finish():
+    """Tracing makes many objects that live long; searching them for cycles takes its time, too."""
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
+
+
 @pytest.fixture(autouse=True)
 def _strict():
     with jax.numpy_rank_promotion("raise"):
@@ -40,3 +47,13 @@ def _strict():
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def optimised():
+    """Programs are compiled as they are for users, where a test runs longer than it compiles."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)

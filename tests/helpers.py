@@ -80,7 +80,7 @@ def _chain(algorithm, rng_key, position, num_steps, keep):
 
 
 # For long chains, and for comparisons bit by bit.
-AS_USUAL = {"xla_backend_optimization_level": 3}
+AS_USUAL = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
 chain = jax.jit(_chain, static_argnums=(0, 3, 4), compiler_options=AS_USUAL)
 short_chain = jax.jit(_chain, static_argnums=(0, 3, 4))
 

@@ -67,7 +67,7 @@ def test_the_quick_stream_has_errors_below_those_of_the_plain_run(tmp_path):
     (row,) = json.loads(rows.read_text())
     errors = [row["sides"][side]["mean"] for side in streaming.SIDES]
     assert max(errors[1:]) < errors[0]
-    assert "log gamma, d = 64" in page.read_text()
+    assert "log gamma, d = 16" in page.read_text()
 
 
 def test_control_variates_are_exact_for_a_gaussian():

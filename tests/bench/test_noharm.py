@@ -21,7 +21,7 @@ def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
     assert out.exit_code == 0, out.output
     assert json.loads(joined.read_text()) == json.loads(rows.read_text())
     assert "| mala | banana |" in page.read_text()
-    assert "Results that are not finite: 0, in 8 runs." in page.read_text()
+    assert "Results that are not finite: 0, in 4 runs." in page.read_text()
 
 
 def test_strengths_are_dealt_out():

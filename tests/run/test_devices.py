@@ -1,6 +1,7 @@
 """One device, several, several processes: real child processes, since JAX counts devices once."""
 
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -54,9 +55,11 @@ def finish(*children):
         assert child.returncode == 0, text
 
 
-def test_draws_do_not_depend_on_devices_and_processes(tmp_path):
+def test_draws_do_not_depend_on_devices_and_processes(tmp_path, monkeypatch):
     """Bit for bit with own histories, but for rounding with a shared one."""
-    finish(start(tmp_path, "one"), start(tmp_path, "four", devices=4))
+    finish(start(tmp_path, "four", devices=4))
+    monkeypatch.setattr(sys, "argv", ["job.py", str(tmp_path / "one"), "1", "0", "0"])
+    runpy.run_path(str(tmp_path / "job.py"))
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

@@ -28,6 +28,7 @@ def assert_covariance(found, exact):
 SLOW, FAST = srmc.gain(1.0), srmc.gain(0.8, scale=3.0)
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(("gain", "alpha"), [(SLOW, 5.0), (FAST, 1.0)])
 def test_simulated_covariances_are_those_of_the_limit(gain, alpha):
     tables, case = random_case()

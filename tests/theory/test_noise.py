@@ -117,6 +117,7 @@ def assert_variances(means, num_steps, exact):
     return found
 
 
+@pytest.mark.usefixtures("optimised")
 def test_sample_means_of_a_gaussian_have_the_closed_forms_with_rho_1():
     alphas = (0.0, 1.0, 4.0, 16.0)
     for kernel, steps in (("independent", 4000), ("mala", 6000)):
@@ -130,6 +131,7 @@ def test_sample_means_of_a_gaussian_have_the_closed_forms_with_rho_1():
         assert -1.1 < slope < -0.8  # the law 1/alpha
 
 
+@pytest.mark.usefixtures("optimised")
 def test_averages_with_rho_below_1_follow_one_over_alpha_squared():
     alphas, steps = (0.0, 1.0, 4.0, 16.0), 20_000
     case = theory.gaussian(V)

@@ -103,7 +103,8 @@ def calibration(
         total = len(names) + len(known)
         for name in names:
             on_progress("calibration", len(rows), total, name)
-            rows.append({"model": name} | ranks(MODELS[name](), 60 if quick else data_sets, seed))
+            size = (60, 500) if quick else (data_sets, 2000)
+            rows.append({"model": name} | ranks(MODELS[name](), *size, seed))
             on_row(rows[-1])
         for posterior in known:
             on_progress("calibration", len(rows), total, posterior.name)
@@ -113,9 +114,11 @@ def calibration(
     return rows
 
 
-def ranks(model: Generative, data_sets: int, seed: int = 0) -> dict[str, Any]:
+def ranks(
+    model: Generative, data_sets: int, num_samples: int = 2000, seed: int = 0
+) -> dict[str, Any]:
     """Ranks of true parameters among thinned draws, plain and rebalanced, and their uniformity."""
-    truth, data, draws, scores = _posteriors(model, data_sets, jax.random.key(seed))
+    truth, data, draws, scores = _posteriors(model, data_sets, num_samples, jax.random.key(seed))
     found: dict[str, list[np.ndarray]] = {"plain": [], "rebalanced": []}
     score = jax.grad(model.logdensity, argnums=1)
     forms = []
@@ -158,7 +161,7 @@ def uniformity(found: Int[np.ndarray, "data_set d"]) -> dict[str, Any]:
 
 
 def _posteriors(
-    model: Generative, data_sets: int, key: PRNGKey, num_warmup: int = 1000, num_samples: int = 2000
+    model: Generative, data_sets: int, num_samples: int, key: PRNGKey
 ) -> tuple[np.ndarray, PyTree[np.ndarray], np.ndarray, np.ndarray]:
     """True parameters, data, and draws and scores of NUTS, for each data set."""
 
@@ -168,7 +171,7 @@ def _posteriors(
         data = model.simulate(data_key, truth)
         density = lambda x: model.logdensity(data, x)
         warmup = blackjax.window_adaptation(blackjax.nuts, density, target_acceptance_rate=0.9)
-        (state, parameters), _ = warmup.run(warm_key, model.prior(start_key), num_warmup)
+        (state, parameters), _ = warmup.run(warm_key, model.prior(start_key), num_samples // 2)
         step = blackjax.nuts(density, **parameters).step
 
         def body(state: Any, key: PRNGKey) -> tuple[Any, tuple[Array, Array]]:
@@ -179,7 +182,8 @@ def _posteriors(
         return truth, data, x, s
 
     keys = jax.random.split(key, data_sets)
-    run = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=min(50, data_sets)))
+    batch = max(n for n in range(1, 51) if data_sets % n == 0)  # a rest is a program of its own
+    run = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=batch))
     truth, data, x, s = jax.tree.map(np.asarray, run(keys))
     return truth, data, x, s
 

@@ -74,7 +74,7 @@ def coverage(
         for kernel in kernels:
             on_progress("coverage", len(rows), len(names) * len(kernels), f"{kernel} on {name}")
             case = Case(kernel, 300, 100) if quick else Case(kernel, 1000, num_samples)
-            row = _row(target, truth, case, chains, 12 if quick else replicates, seed)
+            row = _row(target, truth, case, chains, 6 if quick else replicates, seed)
             rows.append({"target": name, "kernel": kernel} | row)
     on_progress("coverage", len(rows), len(rows), "")
     return rows

@@ -74,7 +74,7 @@ def discrete(
         on_progress("discrete", done, len(jobs), f"{kernel} on {name}")
         if size is not SMALL and kernel != "dlp":
             size = Size(size.chains, ONE_SITE * size.warmup, ONE_SITE * size.steps)
-        size = Size(16, 400, 2000) if quick else size
+        size = Size(16, 400, 1000) if quick else size
         rows.append({"target": name} | compare(build(), kernel, size, seed))
     on_progress("discrete", len(jobs), len(jobs), "")
     return rows

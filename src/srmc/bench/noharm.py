@@ -50,7 +50,7 @@ def noharm(
             on_progress("noharm", len(rows), len(kernels) * len(names), f"{kernel} on {name}")
             case = CASES[kernel]
             if quick:
-                case = case._replace(num_warmup=1000, num_samples=1500)
+                case = case._replace(num_warmup=500, num_samples=500)
             elif case.num_samples > 1000:
                 share = max(0.1, 1 / num_chains)
                 case = case._replace(
@@ -63,7 +63,7 @@ def noharm(
             row = study(
                 target,
                 case,
-                replicates=8 if quick else replicates,
+                replicates=4 if quick else replicates,
                 num_chains=num_chains,
                 alpha=alpha,
                 truth=truth if case.num_samples <= 1000 else None,

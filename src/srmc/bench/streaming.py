@@ -37,7 +37,7 @@ def streaming(
     names = list(TARGETS)
     if quick:
         replicates, num_samples, names = 1, 200, names[-1:]
-    jobs = [(name, dim) for dim in dims or ([64] if quick else [4096, 100_000]) for name in names]
+    jobs = [(name, dim) for dim in dims or ([16] if quick else [4096, 100_000]) for name in names]
     rows = []
     for done, (name, dim) in enumerate(jobs):
         on_progress("streaming", done, len(jobs), f"{name}, d = {dim:,}")

@@ -16,7 +16,7 @@ FAR: Block = ("logistic", "hmc")
 def adaptive_alpha(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
     """Measure errors of the fixed, capped and guarded alpha on both targets, with MALA and HMC."""
     full = size == "full"
-    short = Trial(10_000, 24, 20, seed) if full else Trial(2_000, 8, 20, seed, True)
+    short = Trial(10_000, 24, 20, seed) if full else Trial(1_000, 4, 20, seed, True)
     long = Trial(100_000, 24, 50, seed) if full else short
     # The quick form leaves out MALA to save time.
     blocks = [block for block in STEP_SIZES if full or block[1] == "hmc"]

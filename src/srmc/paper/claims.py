@@ -185,11 +185,12 @@ def _numbers_kept(d: int) -> tuple[int, int, int]:
     f = lambda x: -0.5 * jnp.sum(x**2)
     count = lambda state: sum(int(leaf.size) for leaf in jax.tree.leaves(state))
     options = srmc.paper_settings(1.0)
-    plain = srmc.kernels.mala(f, 0.1).init(jnp.zeros(d))
+    plain = jax.eval_shape(srmc.kernels.mala(f, 0.1).init, jnp.zeros(d))
     algorithm = srmc.mala(f, 0.1, **options)
-    first = algorithm.init(jnp.zeros(d))
+    first = jax.eval_shape(algorithm.init, jnp.zeros(d))
     step = lambda n, state: algorithm.step(jax.random.key(n), state)[0]
-    return count(plain), count(first), count(jax.lax.fori_loop(0, 100, step, first))
+    last = jax.eval_shape(lambda state: jax.lax.fori_loop(0, 100, step, state), first)
+    return count(plain), count(first), count(last)
 
 
 def _memory_row(memory: dict[int, tuple[int, int, int]]) -> Row:

@@ -28,8 +28,8 @@ _Job: TypeAlias = tuple[str, str]  # a sampler, and a precision
 def epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
     """Measure errors on the logistic posterior with alpha = 1, for each epsilon and precision."""
     full = size == "full"
-    trial = Trial(100_000, 100, 50, seed) if full else Trial(1_000, 8, 10, seed, True)
-    replicates = {"single": trial.replicates, "double": 20 if full else 8}
+    trial = Trial(100_000, 100, 50, seed) if full else Trial(500, 4, 10, seed, True)
+    replicates = {"single": trial.replicates, "double": 20 if full else 4}
     total = 2 * len(JOBS) * trial.blocks
     last: dict[_Job, _Errors] = {}
     for n, (kernel, bits) in enumerate(JOBS):

@@ -19,7 +19,7 @@ SELF_TUNED_QUICKLY: tuple[Block, ...] = (("logistic", "mala"),)
 def figure2(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
     """Compare printed and self-tuned samplers with plain and well-tuned ones."""
     trial = (
-        Trial(50_000, REPLICATES, 50, seed) if size == "full" else Trial(2_000, 8, 20, seed, True)
+        Trial(50_000, REPLICATES, 50, seed) if size == "full" else Trial(1_000, 6, 20, seed, True)
     )
     found: dict[Block, Curves] = {}
     each = (2 + len(derivatives(size))) * trial.blocks

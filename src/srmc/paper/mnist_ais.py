@@ -31,7 +31,7 @@ class Size(NamedTuple):
     samples: int
 
 
-SIZES = {"full": Size(400, 6, 100), "quick": Size(20, 2, 8)}
+SIZES = {"full": Size(400, 6, 100), "quick": Size(8, 2, 8)}
 
 
 class Annealed(NamedTuple):

@@ -39,7 +39,7 @@ class Size(NamedTuple):
     rounds: int  # of the long tempered run; if few, the first serves
 
 
-SIZES = {"full": Size(12, 10_000, 25, 12, 300), "quick": Size(6, 40, 10, 3, 2)}
+SIZES = {"full": Size(12, 10_000, 25, 12, 300), "quick": Size(3, 20, 5, 2, 2)}
 
 
 class Arm(NamedTuple):
