@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import srmc
-from srmc.bench.rebalance_tables import short_table
+from srmc.bench import posterior_tables, rebalance_tables
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
@@ -23,9 +23,12 @@ def test_readme_code_runs(block, capsys):
     assert "gradients" in capsys.readouterr().out
 
 
-def test_the_readme_s_table_is_that_of_the_study():
-    rows = json.loads((README.parent / "docs" / "data" / "rebalance.json").read_text())
-    assert short_table(rows) in README.read_text()
+@pytest.mark.parametrize(
+    ("name", "tables"), [("rebalance", rebalance_tables), ("posteriors", posterior_tables)]
+)
+def test_the_readme_s_tables_are_those_of_the_studies(name, tables):
+    rows = json.loads((README.parent / "docs" / "data" / f"{name}.json").read_text())
+    assert tables.short_table(rows) in README.read_text()
 
 
 def test_the_page_on_sampling_runs(capsys):
