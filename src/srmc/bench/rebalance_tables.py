@@ -5,7 +5,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc.bench.cells import LEFT, cell, geometric_mean
+from srmc.bench.cells import LEFT, cell, geometric_mean, markdown
 
 
 def rule_table(rows: list[dict[str, Any]]) -> Table:
@@ -67,30 +67,33 @@ def rebalance_table(rows: list[dict[str, Any]]) -> Table:
 def rebalance_page(rows: list[dict[str, Any]]) -> str:
     """The rows of `srmc bench rebalance`, as Markdown."""
     names = ("mean", "second", "radius", "covariance", "quantile", "tail")
+    counts = sorted({row["replicates"] for row in rows})
+    counted = " or ".join(map(str, counts))
     parts = [
         "Squared errors over those of the plain draws, with the jackknife standard error over "
-        f"{rows[0]['replicates']} replicates. `second` is the error of second moments, `radius` "
+        f"{counted} replicates. `second` is the error of second moments, `radius` "
         "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
         "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
         "cost, rebalanced runs are shorter by what rebalancing costs. Control variates are of "
         "second order, on all features at once; a dash means too few draws for them.\n"
     ]
     for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
-        lines = [["target", "kernel", "draws", *names], ["---"] * (3 + len(names))]
-        for row in rows:
-            found = row["errors"][side]
-            cells = [
-                cell(found[name]["ratio"], found[name]["error"]) if name in found else "–"
-                for name in names
-            ]
-            lines.append([row["target"], row["kernel"], str(row["draws"]), *cells])
-        ratios = [
-            [row["errors"][side][n]["ratio"] for row in rows if n in row["errors"][side]]
-            for n in names
-        ]
-        lines.append(["geometric mean", "", "", *(geometric_mean(r) if r else "–" for r in ratios)])
-        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        parts.append(f"## {side[0].upper()}{side[1:]}\n\n{table}\n")
+        lines = [["target", "kernel", "chains x draws", *names]]
+        for kernel in dict.fromkeys(row["kernel"] for row in rows):
+            mine = [row for row in rows if row["kernel"] == kernel]
+            for row in mine:
+                found = row["errors"][side]
+                cells = [
+                    cell(found[name]["ratio"], found[name]["error"]) if name in found else "–"
+                    for name in names
+                ]
+                size = f"{row['chains']} x {row['draws']}"
+                lines.append([row["target"], kernel, size, *cells])
+            single = [row["errors"][side] for row in mine if row["chains"] == 1]
+            ratios = [[found[n]["ratio"] for found in single if n in found] for n in names]
+            means = [geometric_mean(r) or "–" for r in ratios]
+            lines.append(["geometric mean of single chains", kernel, "", *means])
+        parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
     cost = ["| target | kernel | gradients per draw | of rebalancing | forms | failed checks |"]
     cost.append("|---|---|---|---|---|---|")
     for row in rows:
