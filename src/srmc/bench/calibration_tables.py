@@ -89,7 +89,9 @@ def _rank_lines(rows: list[Row]) -> list[list[str]]:
 
 
 def _z_lines(rows: list[Row]) -> list[list[str]]:
-    lines = [["posterior", "d", "form", "root mean square z", "largest |z|", "error over sd"]]
+    lines = [
+        ["posterior", "d", "form", "root mean square z", "largest absolute z", "error over sd"]
+    ]
     for row in rows:
         z = np.array(row["z"])
         square, most = np.sqrt(np.mean(z**2)), np.max(np.abs(z))

@@ -125,6 +125,7 @@ def posteriors_page(rows: list[Row]) -> str:
         if losing(rows)
         else "None.",
     ]
+    parts += _not_run(rows, samplers)
     for sampler in samplers:
         mine = [row for row in rows if row["sampler"] == sampler]
         parts += [f"## {sampler}", markdown(_ratio_lines(mine)), markdown(_cost_lines(mine))]
@@ -139,6 +140,16 @@ def posteriors_page(rows: list[Row]) -> str:
         markdown(_truth_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _not_run(rows: list[Row], samplers: list[str]) -> list[str]:
+    missing = [
+        f"{sampler} on {name}"
+        for name, mine in by_posterior(rows).items()
+        for sampler in samplers
+        if sampler not in [row["sampler"] for row in mine]
+    ]
+    return [f"Not run, since it takes too long: {', '.join(missing)}."] if missing else []
 
 
 def _hours(rows: list[Row]) -> float:

@@ -88,6 +88,7 @@ def _run(target: Target, alpha: float | str, num_samples: int, seed: int) -> Run
         warnings.simplefilter("ignore")
         result = srmc.sample(
             target,
+            kernel="hmc",
             alpha=alpha,
             num_samples=num_samples,
             seed=seed,
@@ -171,7 +172,7 @@ def streaming_page(rows: list[Row]) -> str:
     about = (
         "# One pass over many dimensions\n\nMade by `srmc bench streaming`: "
         f'`srmc.sample(target, keep="moments")` with four chains of {first["draws"]:,} draws of '
-        f"NUTS, {first['replicates']} replicates, in single precision. Lines called plain have "
+        f"HMC, {first['replicates']} replicates, in single precision. Lines called plain have "
         "squared errors in units of the target's variances, averaged over coordinates, and the "
         "largest over coordinates; the last of the errors is that of the average of all "
         "variances. The other lines have ratios to these, times the ratio of the gradients. "
