@@ -74,13 +74,15 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
         f"{counted} replicates. `second` is the error of second moments, `radius` "
         "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
         "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
-        "cost, rebalanced runs are shorter by what rebalancing costs. Control variates are of "
-        "second order, on all features at once; a dash means too few draws for them.\n"
+        "cost, rebalanced runs are shorter by what rebalancing costs. A step of MALA or MH takes "
+        "one evaluation, so that 1,000 steps cost no more than rebalancing does, and at equal cost "
+        "little is left of such a run. Control variates are of second order, on all features at "
+        "once; a dash means too few draws for them.\n"
     ]
     for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
         lines = [["target", "kernel", "chains x draws", *names]]
-        for kernel in dict.fromkeys(row["kernel"] for row in rows):
-            mine = [row for row in rows if row["kernel"] == kernel]
+        for kernel, length in dict.fromkeys((row["kernel"], row["draws"]) for row in rows):
+            mine = [row for row in rows if (row["kernel"], row["draws"]) == (kernel, length)]
             for row in mine:
                 found = row["errors"][side]
                 cells = [
@@ -89,10 +91,11 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
                 ]
                 size = f"{row['chains']} x {row['draws']}"
                 lines.append([row["target"], kernel, size, *cells])
-            single = [row["errors"][side] for row in mine if row["chains"] == 1]
-            ratios = [[found[n]["ratio"] for found in single if n in found] for n in names]
-            means = [geometric_mean(r) or "–" for r in ratios]
-            lines.append(["geometric mean of single chains", kernel, "", *means])
+            if len(mine) > 1:
+                sides = [row["errors"][side] for row in mine]
+                ratios = [[found[n]["ratio"] for found in sides if n in found] for n in names]
+                means = [geometric_mean(r) or "–" for r in ratios]
+                lines.append(["geometric mean", kernel, size, *means])
         parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
     cost = ["| target | kernel | gradients per draw | of rebalancing | forms | failed checks |"]
     cost.append("|---|---|---|---|---|---|")
