@@ -231,3 +231,14 @@ def test_a_pymc_model_compiles_nothing_for_other_data(names):
     with model:
         pm.Potential("far", -1e4 * pm.math.sqr(model["slope"] - 5.0))
     assert srmc.sample(model, **OPTIONS).draws["slope"].mean() > 4.0
+
+
+def test_a_schedule_may_read_what_has_changed():
+    height = [0.5]
+    one = lambda: jnp.asarray(height[0], float)
+    schedule = srmc.Strength(lambda: (one(), ()), lambda state, seen: (one(), state), 3.0)
+    logp = lambda x: -0.5 * jnp.sum(x**2)
+    for alpha in (0.5, 2.0):
+        height[0] = alpha
+        result = srmc.sample(logp, **OPTIONS | START | {"alpha": schedule})
+        assert result.stats["alpha"].max() == pytest.approx(alpha)

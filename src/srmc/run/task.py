@@ -50,7 +50,10 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     values, more = parted(pinned(named, first_of(tuned.positions)))
     given = given._replace(values=more, loop=tuned.loop)
     record = _recorder(tuner, values, with_base, min(rule.FEATURES_PER_DRAW, room))
-    return Task(_repelled_builder(tuner, code, way), given, rng_key, layout, record, plan.keep.thin)
+    # Functions of the user may read what has changed since; then no program is remembered.
+    is_own = plan.repellence is not None or isinstance(plan.alpha, Strength)
+    build = (_repelled if is_own else _repelled_builder)(tuner, code, way)
+    return Task(build, given, rng_key, layout, record, plan.keep.thin)
 
 
 @remembered
@@ -99,15 +102,17 @@ def _way(plan: Plan, tuner: Tuner, tuned: Tuned) -> _Way:
     return way._replace(more=tuple(more.items()))
 
 
-@remembered
-def _repelled_builder(
-    tuner: Tuner, code: Code, way: _Way
-) -> Callable[[Parameters], SamplingAlgorithm]:
+def _repelled(tuner: Tuner, code: Code, way: _Way) -> Callable[[Parameters], SamplingAlgorithm]:
+    """From parameters to the repelled kernel."""
+
     def build(given: Parameters) -> SamplingAlgorithm:
         repellence = way.repellence(tuner, given.loop)
         return tuner.build(code(given.density), given.kernel, **repellence)
 
     return build
+
+
+_repelled_builder = remembered(_repelled)
 
 
 @remembered
