@@ -149,7 +149,7 @@ def _not_run(rows: list[Row], samplers: list[str]) -> list[str]:
         for sampler in samplers
         if sampler not in [row["sampler"] for row in mine]
     ]
-    return [f"Not run, since it takes too long: {', '.join(missing)}."] if missing else []
+    return [f"Not run: {', '.join(missing)}."] if missing else []
 
 
 def _hours(rows: list[Row]) -> float:
