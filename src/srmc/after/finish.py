@@ -13,7 +13,8 @@ from srmc._programs import over_rows, pinned, remembered
 from srmc._progress import Show
 from srmc._types import Array, LogDensity, Position
 from srmc.after.batched import NUMBERS_AT_ONCE, ROWS_AT_ONCE, Batched
-from srmc.after.rebalance import Part, Rebalanced, Run, complaints, moved, rebalance_parts
+from srmc.after.choose import Part
+from srmc.after.rebalance import Rebalanced, Run, complaints, moved, rebalance_parts
 from srmc.after.report import Report, nothing
 from srmc.after.resample import resample
 from srmc.models.problem import Problem
@@ -44,7 +45,7 @@ def rebalance_run(
         after, scored, reports = _resampled_draws(problem, tuner, x, unravel)
         known: list[str] = []
     else:
-        parts = _moved_draws(problem, plan, kept.draws, unravel, show)
+        parts = _moved_draws(problem, plan, kept, unravel, show)
         after, reports, known = moved(x, parts), [p.report for p in parts], complaints(parts)
         scored = {
             "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
@@ -57,22 +58,33 @@ def rebalance_run(
 
 
 def _moved_draws(
-    problem: Problem, plan: Plan, kept: dict[str, np.ndarray], unravel: Unravel, show: Show
+    problem: Problem, plan: Plan, kept: Kept, unravel: Unravel, show: Show
 ) -> list[Rebalanced]:
     """The moves of the draws, or none if rebalancing was interrupted or failed."""
-    x, scores = kept["position"], kept.get("score")
+    assert kept.draws is not None
+    x, scores = kept.draws["position"], kept.draws.get("score")
     density, score = (Partial(f, problem.logdensity_fn, unravel) for f in (_density, _score))
     run = Run(
         np.asarray(x, float),
         None if scores is None else np.asarray(scores, float),
         Batched("the gradient", score, x, x.shape[2:]),
         Batched("the log density", density, x, ()),
+        _cost(kept.stats, x[..., 0].size * plan.keep.thin),
     )
     try:
         exact = plan.kernel not in UNADJUSTED  # as far as is known
         return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
         return [_untouched(run, error)]
+
+
+def _cost(stats: dict[str, np.ndarray], num_steps: int) -> float | None:
+    """What the draws took, in gradients; half of one per step of a kernel without gradients.
+
+    None if it is not known.
+    """
+    spent = np.asarray(stats["gradients"]) + np.asarray(stats["hvps"])
+    return None if np.any(spent < 0) else float(np.sum(spent)) or num_steps / 2
 
 
 def _resampled_draws(
@@ -88,7 +100,7 @@ def _resampled_draws(
 def _untouched(run: Run, error: BaseException) -> Rebalanced:
     """What stands if rebalancing was interrupted or failed: the plain draws."""
     reason = f"rebalancing ended early, {type(error).__name__} {error}".rstrip()
-    report = nothing(reason, run.score.count)
+    report = nothing(reason)._replace(gradients=run.score.count)
     scores = np.full_like(run.chains, np.nan) if run.scores is None else run.scores
     return Rebalanced(np.zeros_like(run.chains), report, Part(run.chains, scores))
 

@@ -20,12 +20,15 @@ FEWER = int((NUMBERS / DRAWS_PER_TERM) ** 0.5)  # so that products have at most 
 class Regression:
     """Scores as a linear function of draws, as on a Gaussian, plus polynomials.
 
+    `missed` is the share of the squared scores that it does not explain at draws not in it.
+
     These are products of two coordinates, and cubes, if there are draws enough and the terms are
     not too many; otherwise powers of each coordinate alone, up to cubes. All are of coordinates
     cut at ±3.
     """
 
-    def __init__(self, at: Coordinates, z: Rows, s: Rows) -> None:
+    def __init__(self, at: Coordinates, z: Rows, s: Rows, missed: float = 0.0) -> None:
+        self.missed = missed
         self._precision = None if at.inverse is None else at.inverse @ at.inverse
         terms = _crossed_terms(z.shape[1])
         self.crossed = DRAWS_PER_TERM * terms <= min(len(z), NUMBERS // terms)
@@ -82,4 +85,5 @@ def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:
         np.sum((s[there] - Regression(at, z[here], s[here])(z[there])) ** 2)
         for here, there in (halves, halves[::-1])
     ]
-    return Regression(at, z, s) if sum(errors) < (1 - GOOD) * np.sum(s**2) else None
+    missed = float(sum(errors) / np.sum(s**2))
+    return Regression(at, z, s, missed) if missed < 1 - GOOD else None

@@ -1,5 +1,6 @@
 """Rebalance a whole run: one smooth map for all draws, so that every Stein feature has mean 0."""
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable
@@ -8,39 +9,23 @@ from typing import Any, Literal, NamedTuple, overload
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import as_numbers, check_flag, check_option
+from srmc._checks import as_numbers, check_flag, check_number, check_option
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
 from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
-from srmc.after.batched import Batched
-from srmc.after.foresee import regression
+from srmc.after.batched import Batched, is_fresh
+from srmc.after.choose import DECLINED, FORMS, PER_TIME, Budget, Part, choose
 from srmc.after.given import like, take
-from srmc.after.report import Expected, Report, expect, left, nothing, residual
-from srmc.after.solve import Solved, apply, solve
-from srmc.after.transport import Coordinates, Form, Rows, coordinates
+from srmc.after.report import Report, left, nothing, residual
+from srmc.after.solve import apply
+from srmc.after.transport import coordinates
 from srmc.metrics.errors import autocorrelation_time
-from srmc.tune import rule
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
-CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
-SCORED = 250  # draws at least that are scored again in each iteration; half of it where
-LITTLE = 0.3  # this share of the errors, or more, is expected to be left
 FEWEST = 4  # draws per chain, below which nothing is done
-PER_TIME = 5  # draws per autocorrelation time that are scored, where scores are not known
-FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
-FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
-DRAWS_PER_FEATURE = 40  # at least, for products to be tried
-FORMS = {
-    "products": Form("full", 5, products=True),
-    "full": Form("full", 5),
-    "affine": Form("full"),
-    "diagonal": Form("diagonal", 5),
-    "scale": Form("diagonal"),
-    "shift": Form("shift"),
-}
 
 
 @overload
@@ -52,6 +37,7 @@ def rebalance(
     form: str = ...,
     logdensity_fn: DensityFn | None = ...,
     *,
+    cost: float | None = ...,
     report: Literal[False] = ...,
     progress: bool = ...,
 ) -> Any: ...
@@ -66,6 +52,7 @@ def rebalance(
     form: str = ...,
     logdensity_fn: DensityFn | None = ...,
     *,
+    cost: float | None = ...,
     report: Literal[True],
     progress: bool = ...,
 ) -> tuple[Any, Report | list[Report]]: ...
@@ -79,6 +66,7 @@ def rebalance(
     form: str = "auto",
     logdensity_fn: DensityFn | None = None,
     *,
+    cost: float | None = None,
     report: bool = False,
     progress: bool = True,
 ) -> Any:
@@ -112,6 +100,10 @@ def rebalance(
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
+    cost
+        The number of gradients that the draws took, all chains together, if it is known. Then at
+        most half as many are spent here, and only where that is expected to lower the errors more
+        than as many further draws would.
     report
         Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
     progress
@@ -135,10 +127,12 @@ def rebalance(
         density = Batched("logdensity_fn", pinned(own, one), x, ())
     own = taken.of_vector("score_fn", score_fn, returns_draw=True)
     score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
+    if cost is not None:
+        check_number("cost", cost, above=0)
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:
-        parts = rebalance_parts(Run(x, known, score, density), pooled, form, show=show)
+        parts = rebalance_parts(Run(x, known, score, density, cost), pooled, form, show=show)
     for text in complaints(parts):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
@@ -149,6 +143,8 @@ def rebalance(
 class Run(NamedTuple):
     """Draws in chains, their scores if they are known, and the functions of a draw.
 
+    cost
+        The number of gradients that the draws took, if it is known.
     every
         One in so many draws is scored to begin with, if scores are not known.
     """
@@ -157,6 +153,7 @@ class Run(NamedTuple):
     scores: Float[np.ndarray, "chain draw d"] | None
     score: Batched
     density: Batched | None
+    cost: float | None = None
     every: int = 1
 
 
@@ -173,7 +170,9 @@ def rebalance_parts(
     for n, chains in enumerate(np.array_split(run.chains, count)):
         show("rebalancing", n, count)
         scores = None if run.scores is None else run.scores[n : n + len(chains)]
-        parts.append(_rebalanced(run._replace(chains=chains, scores=scores), form, exact))
+        cost = None if run.cost is None else run.cost / count
+        one = run._replace(chains=chains, scores=scores, cost=cost)
+        parts.append(_rebalanced(one, form, exact))
     show("rebalancing", count, count)
     return parts
 
@@ -183,21 +182,6 @@ def moved(given: np.ndarray, parts: list["Rebalanced"]) -> np.ndarray:
     move = np.concatenate([part.moves for part in parts]).reshape(given.shape)
     result: np.ndarray = given + move.astype(given.dtype)
     return result
-
-
-class Part(NamedTuple):
-    """Draws whose scores are known: in chains, and as rows x with scores s."""
-
-    chains: Float[np.ndarray, "chain draw d"]
-    scores: Float[np.ndarray, "chain draw d"]
-
-    @property
-    def x(self) -> Rows:
-        return self.chains.reshape(-1, self.chains.shape[2])
-
-    @property
-    def s(self) -> Rows:
-        return self.scores.reshape(-1, self.chains.shape[2])
 
 
 class Rebalanced(NamedTuple):
@@ -213,24 +197,28 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     chains, score, density = run.chains, run.score, run.density
     if chains.shape[1] < FEWEST:
         scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
-        few = nothing(f"there are fewer than {FEWEST} draws per chain", 0)
+        few = nothing(f"there are fewer than {FEWEST} draws per chain")
         return Rebalanced(np.zeros_like(chains), few, Part(chains, scores))
-    began = score.count
+    spent = _meter(score, density)
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)
-    findings = check_assumption(part.chains, part.scores, score, density, exact)
-    failed = [f for f in findings if f.failed]
-    why, found = "; ".join(f.text for f in failed), None
-    if np.sum(usable) < 2:
-        why = why or "too few draws have a finite score"
-    elif not failed or form != "auto":
+    checked = functools.cache(
+        lambda: check_assumption(part.chains, part.scores, score, density, exact)
+    )
+    x, found, why = chains.reshape(-1, chains.shape[2]), None, "too few draws have a finite score"
+    if np.sum(usable) >= 2:
         at = coordinates(part.x[usable], part.s[usable])
-        found, why = _first_that_converges(at, form, part, score, density is not None)
+        last = 0 if density is None else np.sum(is_fresh(x)) / 2  # to see that no draw left
+        budget = Budget(run.cost, lambda: spent().cost + last)
+        is_sound = lambda: not any(f.failed for f in checked())
+        found, why = choose(at, form, part, score, density is not None, budget, is_sound)
+    findings = checked() if run.cost is None or checked.cache_info().currsize else ()
+    why = why or "; ".join(f.text for f in findings if f.failed)
     if found is None:
-        report = nothing(why, score.count - began, findings, int(np.sum(~usable)))
-        return Rebalanced(np.zeros_like(chains), report._replace(every=run.every), part)
-    taken, solved, expected = found
-    x = chains.reshape(-1, chains.shape[2])
+        report = nothing(why, findings, int(np.sum(~usable)))
+        report = report._replace(every=run.every, **spent()._asdict())
+        return Rebalanced(np.zeros_like(chains), report, part)
+    solved = found.solved
     moved = at.restore(apply(at, solved.weights, at.standardise(x)))
     stays = solved.stays if density is None else ~np.isfinite(density(moved))
     if len(part.x) == len(x):
@@ -239,10 +227,9 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     moves = (out - x) / at.scale
     before, after, noise = (residual(w) for w in (solved.before, solved.after, solved.noise))
     report = Report(
-        form=str(taken),
+        form=str(found.form),
         reason=why,
         iterations=solved.iterations,
-        gradients=score.count - began,
         before=before,
         after=after,
         left=left(before, after, noise),
@@ -251,9 +238,27 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
         every=run.every,
         stayed=int(np.sum(np.all(out == x, axis=1))),
         findings=findings,
-        expected=expected,
+        expected=found.expected,
+        **spent()._asdict(),
     )
     return Rebalanced((out - x).reshape(chains.shape), report, part)
+
+
+class _Spent(NamedTuple):
+    """What was evaluated since a meter was set."""
+
+    gradients: int
+    densities: int
+
+    @property
+    def cost(self) -> float:
+        return self.gradients + self.densities / 2
+
+
+def _meter(score: Batched, density: Batched | None) -> Callable[[], _Spent]:
+    count = lambda: _Spent(score.count, 0 if density is None else density.count)
+    began = count()
+    return lambda: _Spent(*(now - then for now, then in zip(count(), began, strict=True)))
 
 
 def _scored(run: Run) -> Part:
@@ -262,70 +267,6 @@ def _scored(run: Run) -> Part:
         return Part(run.chains, run.scores)
     chains = run.chains[:, :: run.every]
     return Part(chains, run.score(chains.reshape(-1, chains.shape[2])).reshape(chains.shape))
-
-
-def _candidates(form: str, num_draws: int, dim: int) -> list[Form]:
-    """The forms to try, the richest first."""
-    if form != "auto":
-        return [FORMS[form]]
-    dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
-    order = 5 if num_draws >= 200 else 3
-    full = [Form("full", order), Form("full")] if dense else []
-    richest = FORMS["products"]
-    if num_draws >= DRAWS_PER_FEATURE * richest.size(dim):
-        full = [richest, *full]
-    return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
-
-
-def _first_that_converges(
-    at: Coordinates, form: str, part: Part, score: Batched, thinned: bool
-) -> tuple[tuple[Form, Solved, Expected] | None, str]:
-    """The first form whose residual falls enough, and why others before it were not taken."""
-    reasons: list[str] = []
-    foresee = regression(at, at.standardise(part.x), part.s * at.scale)
-    bound = FARTHEST if foresee is None else FARTHEST_FORESEEN
-    for candidate in _candidates(form, *part.x.shape):
-        expected = expect(at, candidate, part.chains.shape, part.x, part.s)
-        count = _again(candidate, part.chains, expected, foresee is not None) if thinned else None
-        solved = solve(at, candidate, part.x, part.s, score, count, foresee)
-        farthest = _farthest(at, solved, part.x)
-        if form != "auto" or (solved.reduction < CONVERGED and farthest < bound):
-            return (candidate, solved, expected), "; ".join(reasons)
-        if solved.reduction < CONVERGED:
-            reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")
-        else:
-            reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
-    return None, "; ".join(reasons)
-
-
-def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
-    """The largest move of a draw over 1 + |z|, its distance in standard deviations."""
-    z = at.standardise(x)
-    moves = np.abs(apply(at, solved.weights, z) - z) / (1 + np.abs(z))
-    return float(np.max(moves))
-
-
-def _again(
-    form: Form, chains: Float[np.ndarray, "chain draw d"], expected: Expected, foreseen: bool
-) -> int:
-    """How many draws are scored again in each iteration.
-
-    The noise that this leaves, over what would have been left otherwise, is about the number of
-    features over that of the draws. Where features explain little, much is left anyway; where
-    changes are foreseen, there is little noise. Of sticky chains some draws per correlation time
-    tell as much as all.
-    """
-    num_features, count = form.size(chains.shape[2]), chains[..., 0].size
-    fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
-    if foreseen:
-        wanted = max(2 * num_features, min(count / 4, fresh), SCORED)
-    elif form.products:  # far from a Gaussian, where features are heavy
-        wanted = max(8 * num_features, min(count / 4, fresh), SCORED)
-    elif np.mean(expected) > LITTLE:
-        wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
-    else:
-        wanted = max(4 * num_features, min(count / 2, fresh), SCORED)
-    return int(min(count, np.ceil(wanted)))
 
 
 def complaints(parts: list[Rebalanced]) -> list[str]:
@@ -337,8 +278,9 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
     if parts[0].moves.shape[1] < FEWEST:  # of a run that was stopped at once, say
         return found
     stay = [n for n, one in enumerate(reports) if one.form == "none"]
-    if stay:
-        found.append(f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}")
+    odd = [n for n in stay if reports[n].reason != DECLINED]
+    if odd:
+        found.append(f"the draws{of(odd)} stay as they were: {reports[odd[0]].reason}")
     failures = {
         n: [f.text for f in one.findings if f.failed]
         for n, one in enumerate(reports)

@@ -55,6 +55,8 @@ class Report(NamedTuple):
         What the checks of the assumption E[feature] = 0 found.
     expected
         The gain to be expected.
+    densities
+        Log densities evaluated, beside the gradients.
     """
 
     form: str
@@ -70,6 +72,12 @@ class Report(NamedTuple):
     stayed: int
     findings: tuple[Finding, ...]
     expected: Expected
+    densities: int = 0
+
+    @property
+    def cost(self) -> float:
+        """What was evaluated, in gradients; a log density counts as half of one."""
+        return self.gradients + self.densities / 2
 
 
 def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows) -> Expected:
@@ -111,14 +119,12 @@ def left(before: Residual, after: Residual, noise: Residual) -> Residual:
     return Residual(*map(share, before, after, noise))
 
 
-def nothing(
-    reason: str, gradients: int, findings: tuple[Finding, ...] = (), stayed: int = 0
-) -> Report:
+def nothing(reason: str, findings: tuple[Finding, ...] = (), stayed: int = 0) -> Report:
     """The report of a run whose draws stay as they were."""
     none, all_left = Residual(0.0, 0.0, 0.0), Residual(1.0, 1.0, 1.0, 1.0)
     expected = Expected(1.0, 1.0, 1.0)
     return Report(
-        "none", reason, 0, gradients, none, none, all_left, 0.0, 0.0, 1, stayed, findings, expected
+        "none", reason, 0, 0, none, none, all_left, 0.0, 0.0, 1, stayed, findings, expected
     )
 
 

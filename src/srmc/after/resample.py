@@ -44,7 +44,7 @@ def resample(sites: Sites, states: Float[np.ndarray, "chain draw ..."]) -> Resam
             "the residual that one gradient gives has no mean of 0, since the log density is not "
             "linear in each site; give `differences`, with which it is exact, or feature='gibbs'"
         )
-        return Resampled(everything, none, nothing(reason, 0))
+        return Resampled(everything, none, nothing(reason))
     given = logdensity_fn, space, sites.feature, sites.differences
     residuals = program_of(Partial(_residuals, *given))(rows)
     own = np.asarray(residuals, float).reshape(count, -1)

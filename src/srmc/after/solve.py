@@ -76,8 +76,9 @@ def solve(
     score: ScoreRows,
     count: int | None = None,
     foresee: Regression | None = None,
+    most: int = ITERATIONS,
 ) -> Solved:
-    """Find the map of this form for draws x with scores s, scoring `count` of them again.
+    """Find the map of this form for draws x with scores s, scoring `count` again, `most` times.
 
     The mean of a feature over all moved draws is its mean before the move, which the scores at
     hand give, plus the mean of its change. The change is small, or foreseen, so that some draws
@@ -91,7 +92,7 @@ def solve(
     now = best = at_first
     steps, iterations = _Steps(features, z, stays, foresee is not None), 0
     enough, low = (share * norm(at_first.residual) for share in (ENOUGH, LOW))
-    while iterations < ITERATIONS and norm(best.residual) > enough and not np.all(stays):
+    while iterations < most and norm(best.residual) > enough and not np.all(stays):
         step = steps.next(now, may_end=norm(best.residual) < low)
         if step is None:
             break

@@ -64,7 +64,7 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
         return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
-    ridge = 1e-2 * dim / (dim + len(x))
+    ridge = 1e-2 * (dim / (dim + len(x))) ** 2
     lower = np.linalg.cholesky(cx.T @ cx / len(x) + ridge * np.eye(dim))
     turned = cs @ lower
     values, vectors = np.linalg.eigh(turned.T @ turned / len(x) + ridge * np.eye(dim))

@@ -1,12 +1,13 @@
 """Does repellence ever do harm? Errors relative to plain kernels at equal cost, on many targets."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import optax
 
-from srmc.bench.rebalance import compare, find_rebalanced_truth
-from srmc.bench.study import Alpha, Case, find_truth, study
+from srmc.bench.rebalance import compare, find_rebalanced_truth, plain_runs
+from srmc.bench.study import Alpha, Case, find_truth, flatten, study
 from srmc.bench.targets import TARGETS
 
 LARGEST = 256  # dimensions up to which all functionals are measured
@@ -73,7 +74,10 @@ def noharm(
             if alpha == "auto":
                 against = rebalanced or find_rebalanced_truth(target, quick)
                 rebalanced = against
-                more = compare(target, against, case, num_chains, row["replicates"], seed)
+                runs = functools.partial(
+                    plain_runs, flatten(target), case, num_chains, row["replicates"], seed
+                )
+                more = compare(target, against, case, num_chains, runs)
                 row["errors"] |= {
                     "rebalanced": more["errors"]["rebalanced, equal cost"],
                     "zv2 beside": more["errors"]["control variates"],

@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,14 +12,14 @@ import numpy as np
 
 import srmc
 from srmc._types import Array, Float, PRNGKey
-from srmc.bench.errors import Truth, control_variate_errors, errors_of, ratio_error
+from srmc.bench.equal_cost import affordable
+from srmc.bench.errors import QUANTILES, Truth, control_variate_errors, ratio_error
 from srmc.bench.study import Case, Flat, Replicate, flatten
 from srmc.bench.targets import TARGETS
 from srmc.targets import Target
 
 # The same function for the same density, so that it is compiled once.
 gradient = functools.lru_cache(8)(jax.grad)
-FEWEST = 20  # draws of a run that is shortened
 
 
 def rebalance(
@@ -30,9 +31,13 @@ def rebalance(
     replicates: int = 48,
     seed: int = 0,
     quick: bool = False,
+    keep: Path | None = None,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Rows for each kernel on each target; `quick` takes one of each, with few and short runs."""
+    """Rows for each kernel on each target; `quick` takes one of each, with few and short runs.
+
+    Truths and plain runs are taken from the folder `keep` if they are there, and else put there.
+    """
     names = list(targets or (["gaussian-10"] if quick else TARGETS))
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
@@ -41,26 +46,61 @@ def rebalance(
     rows = []
     for done, (name, kernel) in enumerate(jobs):
         on_progress("rebalance", done, len(jobs), f"{kernel} on {name}")
-        warmup = 500 if quick else 5000 if kernel in ("mala", "mh", "ula") else 1000
-        case = Case(kernel, warmup, 200 if quick else num_samples)
-        target = TARGETS[name]()
-        truth = find_rebalanced_truth(target, quick)
-        row = compare(target, truth, case, num_chains, 4 if quick else replicates, seed)
+        alone = kernel in ("mala", "mh", "ula") and num_chains == 1
+        case = Case(
+            kernel, 500 if quick else 5000 if alone else 1000, 200 if quick else num_samples
+        )
+        target, count = TARGETS[name](), 4 if quick else replicates
+        find = functools.partial(find_rebalanced_truth, target, quick)
+        found = kept(keep, f"truth-{name}", find)
+        runs = functools.partial(plain_runs, flatten(target), case, num_chains, count, seed)
+        if keep is not None:
+            size = f"{num_chains}-{case.num_samples}-{count}"
+            runs = functools.partial(_kept_runs, keep, f"{name}-{kernel}-{size}", runs)
+        row = compare(target, Truth(**found), case, num_chains, runs)
+        row |= {"replicates": count, "seed": seed}
         rows.append({"target": name} | row)
     on_progress("rebalance", len(jobs), len(jobs), "")
     return rows
 
 
+Runs = Iterator[tuple[np.ndarray, np.ndarray, float]]  # draws, scores, and gradients per chain
+
+
+def kept(folder: Path | None, name: str, find: Callable[[], Truth]) -> dict[str, Any]:
+    """The truth from a file in the folder, or else found now and put there."""
+    path = None if folder is None else folder / f"{name}.npz"
+    if path is not None and path.exists():
+        with np.load(path) as file:
+            return {key: jnp.asarray(file[key]) for key in file.files}
+    found = find()._asdict()
+    if path is not None:
+        np.savez(path, **found)
+    return found
+
+
+def _kept_runs(folder: Path, name: str, find: Callable[[], Runs]) -> Runs:
+    """The runs from a file in the folder, or else made now and put there."""
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        x, s, c = map(np.array, zip(*find(), strict=True))
+        np.savez(path, x=x, s=s, c=c)
+    with np.load(path) as file:
+        for x, s, cost in zip(file["x"], file["s"], file["c"], strict=True):
+            yield x, s, float(cost)
+
+
 def compare(
-    target: Target, truth: Truth, case: Case, num_chains: int, replicates: int, seed: int = 0
+    target: Target, truth: Truth, case: Case, num_chains: int, runs: Callable[[], Runs]
 ) -> dict[str, Any]:
     """Plain draws of one kernel, rebalanced, reweighted, and with control variates."""
     flat = flatten(target)
     errors, reports = dict[str, list[dict[str, float]]](), []
     costs = []
-    for x, s, cost in plain_runs(flat, case, num_chains, replicates, seed):
-        moved, report = rebalanced(flat, case, x, s)
-        fewer = _affordable(flat, case, x, s, cost, report)
+    for x, s, cost in runs():
+        moved, report = rebalanced(flat, case, x, s, num_chains * cost)
+        shortened = lambda n, cost, x=x, s=s: rebalanced(flat, case, x[:, :n], s[:, :n], cost)
+        fewer, _ = affordable(shortened, case.num_samples, num_chains * cost)
         sides = {
             "plain": _errors(x, truth),
             "rebalanced": _errors(moved, truth),
@@ -76,13 +116,11 @@ def compare(
         side: {k: np.array([one[k] for one in found]) for k in found[0]}
         for side, found in errors.items()
     }
-    gradients = np.mean([r.gradients for r in reports]) / (num_chains * case.num_samples)
+    gradients = np.mean([r.cost for r in reports]) / (num_chains * case.num_samples)
     return {
         "kernel": case.kernel,
         "chains": num_chains,
         "draws": case.num_samples,
-        "replicates": replicates,
-        "seed": seed,
         "dim": flat.mean.size,
         "gradients_per_draw": float(np.mean(costs)) / case.num_samples,
         "rebalancing_gradients_per_draw": float(gradients),
@@ -93,21 +131,6 @@ def compare(
             for side, found in by_name.items()
         },
     }
-
-
-def _affordable(
-    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float, report: srmc.Rebalancing
-) -> np.ndarray:
-    """As many draws as the plain run affords, at `cost` gradients per chain, all included."""
-    num_chains, total = x.shape[:2]
-    less = int(total * cost / (cost + report.gradients / num_chains))
-    while True:
-        less = max(less, FEWEST)
-        fewer, report = rebalanced(flat, case, x[:, :less], s[:, :less])
-        spent = cost * less / total + report.gradients / num_chains
-        if spent <= 1.01 * cost or less == FEWEST:
-            return fewer
-        less = int(less * min(0.97, cost / spent))
 
 
 def _weights(x: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -121,9 +144,9 @@ def _against(plain: np.ndarray, e: np.ndarray) -> dict[str, float]:
 
 
 def rebalanced(
-    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray
+    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float
 ) -> tuple[np.ndarray, srmc.Rebalancing]:
-    """The draws of a run, rebalanced as `srmc.sample` does it; MH has no scores at hand."""
+    """The draws of a run of this cost, rebalanced as by `srmc.sample`; MH has no scores at hand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stayed as it was is in the report
         moved, report = srmc.rebalance(
@@ -131,6 +154,7 @@ def rebalanced(
             gradient(flat.logdensity_fn),
             scores=None if case.kernel == "mh" else s,
             logdensity_fn=flat.logdensity_fn,
+            cost=cost,
             report=True,
             progress=False,
         )
@@ -138,9 +162,7 @@ def rebalanced(
     return moved, report
 
 
-def plain_runs(
-    flat: Flat, case: Case, num_chains: int, replicates: int, seed: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+def plain_runs(flat: Flat, case: Case, num_chains: int, replicates: int, seed: int) -> Runs:
     """Draws and scores (chain, draw, d) of tuned plain chains, and the gradients per chain."""
     replicate = Replicate(flat, case, num_chains)
 
@@ -176,20 +198,22 @@ def find_rebalanced_truth(target: Target, quick: bool = False) -> Truth:
         draws = jax.jit(jax.vmap(flat.start))(jax.random.split(key, size))
         return Truth.of(draws, flat.mean, flat.variance)
     case = Case("nuts", 300, 250) if quick else Case("nuts", 1000, 4000)
-    replicate = Replicate(flat, case, 16 if quick else 64)
+    replicate = Replicate(flat, case, 16)
     plain = lambda key: replicate.run(*replicate.tune(key, 0.0), {"alpha": 0.0}).draws
     found = np.asarray(jax.jit(plain, compiler_options=srmc.run.in_order())(key))
     moved = srmc.rebalance(
-        np.swapaxes(found, 0, 1), jax.grad(flat.logdensity_fn), progress=False
+        np.swapaxes(found, 0, 1),
+        gradient(flat.logdensity_fn),
+        logdensity_fn=flat.logdensity_fn,
+        progress=False,
     ).reshape(-1, dim)
     mean, variance = (jnp.asarray(f(moved.astype(float), axis=0)) for f in (np.mean, np.var))
     return Truth.of(jnp.asarray(moved), mean, variance)
 
 
 def _errors(x: np.ndarray, truth: Truth) -> dict[str, float]:
-    draws = jnp.swapaxes(jnp.asarray(x), 0, 1)
-    found = errors_of(draws, jnp.ones(len(draws), bool), truth)
-    return {k: float(v) for k, v in found.items()}
+    """Squared errors in units of the target's variances, with all draws of equal weight."""
+    return _weighted_errors(x, np.full(x.shape[:2], 1 / x[..., 0].size), truth)
 
 
 def _controlled(x: np.ndarray, s: np.ndarray, truth: Truth) -> dict[str, float]:
@@ -200,11 +224,11 @@ def _controlled(x: np.ndarray, s: np.ndarray, truth: Truth) -> dict[str, float]:
 def _weighted_errors(
     x: np.ndarray, weights: Float[np.ndarray, "chain draw"], truth: Truth
 ) -> dict[str, float]:
-    x, weights = x.reshape(-1, x.shape[2]), weights.ravel()
+    x, weights = x.reshape(-1, x.shape[2]).astype(float), weights.ravel()
     sd = np.sqrt(np.asarray(truth.variance, float))
     y = (x - np.asarray(truth.mean)) / sd
     second = (weights[:, None] * y).T @ y
-    quantiles = srmc.metrics.weighted_quantile(x, weights, (0.05, 0.25, 0.5, 0.75, 0.95))
+    quantiles = srmc.metrics.weighted_quantile(x, weights, QUANTILES)
     off = np.diag(second) - 1
     return {
         "mean": float(np.mean((weights @ y) ** 2)),

@@ -11,6 +11,7 @@ import numpy as np
 
 import srmc
 from srmc.bench import rivals
+from srmc.bench.equal_cost import affordable
 from srmc.bench.measures import Errors, Truth, controlled, estimates, find_truth, starts
 from srmc.bench.posteriors import BUILT_IN, POSTERIORDB, Posterior, find
 from srmc.bench.rebalance import gradient
@@ -90,9 +91,9 @@ def compare(
     runs = rivals.run(
         sampler, posterior, key, starts(truth, replicates, seed), num_warmup, num_samples
     )
-    length, affordable = runs.draws.shape[1], _affordable(posterior, runs)
+    length, cost = runs.draws.shape[1], float(np.mean(runs.gradients))
     sides = {side: Errors(truth) for side in ("plain", "control variates", "rebalanced")}
-    seconds, spent, forms, orders = [], [], [], []
+    seconds, lengths, spent, forms, orders = [], [], [], [], []
     for x, s in zip(runs.draws, runs.scores, strict=True):
         plain = estimates(x, truth.centre, truth.scale)
         sides["plain"].add(plain)
@@ -101,10 +102,13 @@ def compare(
         middle = time.perf_counter()
         orders.append(order)
         sides["control variates"].add(with_control)
-        moved, report = _rebalanced(posterior, x[:affordable], s[:affordable])
+        _rebalanced(posterior, x, s, cost)
         seconds.append((middle - began, time.perf_counter() - middle))
+        shortened = lambda n, cost, x=x, s=s: _rebalanced(posterior, x[:n], s[:n], cost)
+        moved, report = affordable(shortened, length, cost)
+        lengths.append(len(moved))
         sides["rebalanced"].add(estimates(moved, truth.centre, truth.scale))
-        spent.append(report.gradients)
+        spent.append(report.cost)
         forms.append(report.form)
     control_seconds, rebalance_seconds = np.median(seconds, axis=0)
     return {
@@ -115,7 +119,7 @@ def compare(
         "replicates": replicates,
         "seed": seed,
         "draws": length,
-        "gradients": float(np.mean(runs.gradients)),
+        "gradients": cost,
         "tuning_gradients": float(np.mean(runs.tuning)),
         "compile_seconds": runs.compile_seconds,
         "seconds": runs.seconds,
@@ -125,7 +129,7 @@ def compare(
             "seconds": control_seconds,
         },
         "rebalance": {
-            "draws": affordable,
+            "draws": float(np.mean(lengths)),
             "gradients": float(np.mean(spent)),
             "seconds": rebalance_seconds,
             "forms": {form: forms.count(form) for form in sorted(set(forms))},
@@ -135,25 +139,19 @@ def compare(
     }
 
 
-def _affordable(posterior: Posterior, runs: rivals.Runs) -> int:
-    """As many draws as take the gradients of a plain run, rebalancing included, in the first."""
-    x, s, budget = runs.draws[0], runs.scores[0], float(np.mean(runs.gradients))
-    less = length = len(x)
-    for _ in range(3):
-        _, report = _rebalanced(posterior, x[:less], s[:less])
-        spent = budget * less / length + report.gradients
-        less = max(20, min(length, int(less * budget / spent)))
-    return less
-
-
-def _rebalanced(posterior: Posterior, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Any]:
+def _rebalanced(
+    posterior: Posterior, x: np.ndarray, s: np.ndarray, cost: float
+) -> tuple[np.ndarray, srmc.Rebalancing]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # draws that stay as they are; the row says so
-        return srmc.rebalance(
+        moved, report = srmc.rebalance(
             x,
             gradient(posterior.logdensity_fn),
             scores=s,
             logdensity_fn=posterior.logdensity_fn,
+            cost=cost,
             report=True,
             progress=False,
         )
+    assert not isinstance(report, list)
+    return moved, report

@@ -158,6 +158,9 @@ def rebalance(
     replicates: Annotated[int, typer.Option(min=2)] = 48,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="One target, few and short runs.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="A folder for truths and plain runs, to be used again.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
     """Errors of rebalanced, reweighted and controlled draws over those of the same plain draws."""
@@ -173,6 +176,7 @@ def rebalance(
         replicates=replicates,
         seed=seed,
         quick=quick,
+        keep=keep,
     )
     measure(run, tables.rebalance_table, out)
 

@@ -1,0 +1,170 @@
+"""Which form of map draws get: the richest that can be afforded and whose iteration converges."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from srmc._types import Float
+from srmc.after.batched import Batched
+from srmc.after.foresee import Regression, regression
+from srmc.after.report import Expected, expect
+from srmc.after.solve import ITERATIONS, Solved, apply, solve
+from srmc.after.transport import Coordinates, Form, Rows
+from srmc.metrics.errors import autocorrelation_time
+from srmc.tune import rule
+
+CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
+SCORED = 250  # draws at least that are scored again in each iteration; half of it where
+LITTLE = 0.3  # this share of the errors, or more, is expected to be left
+CHEAP = 0.05  # of what the draws took, which an iteration may take without being spared;
+FEWEST = 32  # draws at least if it is, where scores are foreseen by a regression
+MISSED = 0.03  # that leaves less than this share of them
+PER_TIME = 5  # draws per autocorrelation time that are scored
+FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
+FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
+DRAWS_PER_FEATURE = 40  # at least, for products to be tried
+MOST = 0.3  # of what the draws took, that is spent at most; twice as much with foresight,
+WORTH = 0.85  # and so that at equal cost no more than this is expected to be left of the errors
+DECLINED = "rebalancing would take more gradients than it is expected to be worth"
+ENOUGH = 3  # iterations that must be affordable; one where scores are foreseen
+FORMS = {
+    "products": Form("full", 5, products=True),
+    "full": Form("full", 5),
+    "affine": Form("full"),
+    "diagonal": Form("diagonal", 5),
+    "scale": Form("diagonal"),
+    "shift": Form("shift"),
+}
+
+
+class Part(NamedTuple):
+    """Draws whose scores are known: in chains, and as rows x with scores s."""
+
+    chains: Float[np.ndarray, "chain draw d"]
+    scores: Float[np.ndarray, "chain draw d"]
+
+    @property
+    def x(self) -> Rows:
+        return self.chains.reshape(-1, self.chains.shape[2])
+
+    @property
+    def s(self) -> Rows:
+        return self.scores.reshape(-1, self.chains.shape[2])
+
+
+class Budget(NamedTuple):
+    """What draws took, in gradients, if that is known, and what was spent on them since."""
+
+    cost: float | None
+    spent: Callable[[], float]
+
+    def left(self, expected: Expected, most: float) -> float:
+        """What may still be spent, if so much of the errors will be left."""
+        if self.cost is None:
+            return np.inf
+        share = min(most, WORTH / max(float(np.mean(expected)), 1e-3) - 1)
+        return share * self.cost - self.spent()
+
+
+class Choice(NamedTuple):
+    """A form, the map that was found, and the gain to be expected."""
+
+    form: Form
+    solved: Solved
+    expected: Expected
+
+
+def choose(
+    at: Coordinates,
+    form: str,
+    part: Part,
+    score: Batched,
+    thinned: bool,
+    budget: Budget,
+    is_sound: Callable[[], bool],
+) -> tuple[Choice | None, str]:
+    """The first form whose residual falls enough, and why others before it were not taken.
+
+    The reason is `DECLINED` if no form was affordable.
+
+    `is_sound` checks the assumption, which takes gradients; it is called when a form is affordable.
+    """
+    reasons, tried = list[str](), False
+    foresee = regression(at, at.standardise(part.x), part.s * at.scale)
+    bound, fewest, most = FARTHEST, ENOUGH, MOST
+    if foresee is not None:
+        bound, fewest, most = FARTHEST_FORESEEN, 1, 2 * MOST
+    num_draws, dim = part.x.shape
+    for candidate in _candidates(form, num_draws, dim, foresee is not None):
+        expected = expect(at, candidate, part.chains.shape, part.x, part.s)
+        count = len(part.x)
+        if thinned:
+            count = _again(candidate, part.chains, expected, foresee, budget.cost)
+        iterations = min(ITERATIONS, budget.left(expected, most) // count)
+        if form == "auto" and iterations < fewest:
+            reasons.append(f"{candidate} was too expensive")
+            continue
+        tried = True
+        if not is_sound() and form == "auto":
+            return None, ""
+        solved = solve(at, candidate, part.x, part.s, score, count, foresee, int(iterations))
+        farthest = _farthest(at, solved, part.x)
+        if form != "auto" or (solved.reduction < CONVERGED and farthest < bound):
+            return Choice(candidate, solved, expected), "; ".join(reasons)
+        if solved.reduction < CONVERGED:
+            reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")
+        else:
+            reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
+    return None, "; ".join(reasons) if tried else DECLINED
+
+
+def _candidates(form: str, num_draws: int, dim: int, foreseen: bool) -> list[Form]:
+    """The forms to try, the richest first."""
+    if form != "auto":
+        return [FORMS[form]]
+    dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
+    order = 3 if num_draws < 200 else 9 if foreseen and num_draws >= 400 else 5
+    full = [Form("full", order), Form("full")] if dense else []
+    richest = FORMS["products"]
+    if num_draws >= DRAWS_PER_FEATURE * richest.size(dim):
+        full = [richest, *full]
+    return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
+
+
+def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
+    """The largest move of a draw over 1 + |z|, its distance in standard deviations."""
+    z = at.standardise(x)
+    moves = np.abs(apply(at, solved.weights, z) - z) / (1 + np.abs(z))
+    return float(np.max(moves))
+
+
+def _again(
+    form: Form,
+    chains: Float[np.ndarray, "chain draw d"],
+    expected: Expected,
+    foresee: Regression | None,
+    cost: float | None,
+) -> int:
+    """How many draws are scored again in each iteration.
+
+    The noise that this leaves, over what would have been left otherwise, is about the number of
+    features that move a coordinate over that of the draws. Where features explain little, much is
+    left anyway; where changes are foreseen, there is the less noise the better they are. Of sticky
+    chains some draws per correlation time tell as much as all.
+    """
+    dim, count = chains.shape[2], chains[..., 0].size
+    num_features = form.size(dim) if form.linear == "full" else form.size(dim) // dim
+    fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
+    if foresee is not None:
+        wanted = max(2 * num_features, min(count / 4, fresh), SCORED)
+        if cost is not None:
+            fewer = wanted * min(1.0, (foresee.missed / MISSED) ** 0.5)
+            wanted = min(wanted, max(FEWEST, fewer, CHEAP * cost))
+    elif form.products:  # far from a Gaussian, where features are heavy
+        wanted = max(8 * num_features, min(count / 4, fresh), SCORED)
+    elif np.mean(expected) > LITTLE:
+        wanted = max(2 * num_features, min(count / 6, fresh), SCORED / 2)
+    else:
+        wanted = max(4 * num_features, min(count / 2, fresh), SCORED)
+    return int(min(count, np.ceil(wanted)))
