@@ -15,6 +15,7 @@ from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
 from srmc.core.target import all_finite
 from srmc.core.when import when
 from srmc.discrete.changes import Differences
+from srmc.discrete.features import default_bend
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.discrete.view import View
@@ -25,6 +26,9 @@ class SiteKernel(Protocol):
 
     @property
     def guide(self) -> str | None: ...
+
+    @property
+    def sweeps(self) -> bool: ...
 
     @property
     def init(self) -> Callable[[Array, View], KernelState]: ...
@@ -51,20 +55,22 @@ def repel_sites(
     differences: Differences | None = None,
     preconditioner: Preconditioner = None,
     surrogate: Surrogate | None = None,
-    bend: str = "feature",
+    bend: str | None = None,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
-    """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x).
+    """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) + alpha (A theta)·x.
 
     `feature`, `differences`, `preconditioner` and `bend` are described at `srmc.flip_mh`; `history`
     holds the keywords of `srmc.repel` about history and strength. What is evaluated at a state does
-    not depend on theta, so that bending it again is free. If the feature uses only what the kernel
-    evaluates anyway, a repelled step costs as much as a plain one.
+    not depend on theta, so that bending it again is free. Without `history_every`, the history is
+    updated as often as leaves a repelled step little more expensive than a plain one.
 
     `surrogate` may be `srmc.tilt()`: proposals that go by a gradient then go by the tilt's, as in
     the paper, for a Hessian-vector product at either end.
     """
+    bend = default_bend(feature, surrogate) if bend is None else bend
     sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate, bend)
+    every = history["history_every"]
     precondition = make_precondition(preconditioner)
     if surrogate is not None:
         if preconditioner is not None:
@@ -74,8 +80,9 @@ def repel_sites(
         sites,
         algorithm,
         algorithm.bind(args, kwargs),
-        make_memory(precondition, **history),
+        make_memory(precondition, **{**history, "history_every": 1 if every is None else every}),
         is_plain(history["alpha"]),
+        every is None,
     )
     out = OnSites(_start(parts, space), _step(parts))
     out.space = space
@@ -83,13 +90,26 @@ def repel_sites(
 
 
 class SiteParts(NamedTuple):
-    """What a step on a discrete space is made of; `is_alone` if the kernel is not repelled."""
+    """What a step on a discrete space is made of.
+
+    is_alone
+        Whether the kernel is not repelled.
+    chooses_updates
+        Whether the number of steps per update of the history follows from the state.
+    """
 
     sites: Sites
     kernel: SiteKernel
     arguments: dict[str, Any]
     memory: Memory
     is_alone: bool
+    chooses_updates: bool
+
+    def memory_at(self, x: Array) -> Memory:
+        """The memory of a chain whose states are like this one."""
+        if not self.chooses_updates:
+            return self.memory
+        return self.memory._replace(every=self.sites.steps_per_update(x, self.kernel.sweeps))
 
 
 def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
@@ -125,12 +145,12 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
 
 
 def _step(parts: SiteParts) -> Step:
-    sites, memory, kernel = parts.sites, parts.memory, parts.kernel.build_kernel()
+    sites, kernel = parts.sites, parts.kernel.build_kernel()
 
     def step(rng_key: PRNGKey, state: RepelState) -> tuple[RepelState, RepelInfo]:
         view = sites.plain()
         if not parts.is_alone:
-            view = sites.bent(memory.precondition(state.theta), state.alpha)
+            view = sites.bent(parts.memory.precondition(state.theta), state.alpha)
         inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
         closed, more = _closed(parts, state, inner_state)
         products = 0 if parts.is_alone else sites.products(state.position, info.evaluations)
@@ -151,7 +171,8 @@ def _closed(
     A target that is bent by its sites needs neither a feature nor a strength between two updates
     of the history: the loop is then one whose steps are the updates.
     """
-    sites, memory, x = parts.sites, parts.memory, inner_state.position
+    sites, x = parts.sites, inner_state.position
+    memory = parts.memory_at(x)
     if parts.is_alone:
         return memory.rest(state), 0
     look = lambda _: sites.feature_at(x, inner_state.local)

@@ -12,6 +12,7 @@ from srmc.core.target import rejecting
 from srmc.discrete import features
 from srmc.discrete.changes import (
     Differences,
+    SiteDifferences,
     allowed,
     evaluated_changes,
     over_neighbours,
@@ -61,12 +62,17 @@ class Sites:
         self.target = rejecting(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
         self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
+        # Where a kernel goes by changes of all sites, those of one site are no help.
+        self.one_site = None
+        if guide is None and isinstance(differences, SiteDifferences):
+            self.one_site = differences
 
     def plain(self) -> View:
         """The target itself, without a feature."""
         return View(
             self.space,
             lambda x: self.look(x, with_feature=False),
+            self._visit_plainly,
             lambda x, local, site=None: local,
             lambda x: (self._cost(x, None), 0),
         )
@@ -79,6 +85,7 @@ class Sites:
         return View(
             self.space,
             self.look,
+            self._visit,
             lambda x, local, site=None: self.bend(x, local, u, alpha),
             lambda x: (self._cost(x, self.chosen(x)), self._bend_cost(x)),
         )
@@ -100,7 +107,25 @@ class Sites:
             guide=guides[self.guide],
             changes=seen.changes if keeps_changes else None,
             feature=None if kind is None else features.feature_at(kind, self.space, x, seen),
+            kept=None if with_feature or self.one_site is None else self.one_site.keep(x),
         )
+
+    def _visit(
+        self, x: Array, local: Local, site: Int[Array, ""], value: Int[Array, ""]
+    ) -> tuple[Array, Local]:
+        y = self.space.place(x, site, value)
+        return y, self.look(y)
+
+    def _visit_plainly(
+        self, x: Array, local: Local, site: Int[Array, ""], value: Int[Array, ""]
+    ) -> tuple[Array, Local]:
+        """Without a feature, and by the changes of one site if the target supplies them."""
+        y = self.space.place(x, site, value)
+        if self.one_site is None:
+            return y, self.look(y, with_feature=False)
+        change = allowed(self.one_site.at(local.kept, x, site))[value]
+        kept = self.one_site.move(local.kept, x, site, value)
+        return y, Local(local.logdensity + change, kept=kept)
 
     def feature_at(self, x: Array, local: Local) -> Array:
         """The feature at a state, from what the kernel knows there as far as that goes."""
@@ -119,6 +144,17 @@ class Sites:
         if self._is_guided_by(kind):
             return 0
         return 1 if features.needs_gradient(kind) else self._changes_cost(x)
+
+    def steps_per_update(self, x: Array, sweeps: bool) -> int:
+        """The steps per update of the history that keep features cheap.
+
+        They then take at most half an evaluation per step, and where a step changes one site, they
+        are taken when about a quarter of the sites may have changed.
+        """
+        if not self.by_sites:
+            return 1  # every step takes the feature
+        changed = 1 if sweeps else self.space.num_sites(x) // 4
+        return max(1, changed, 2 * self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
         """Whether the feature follows from the changes that the kernel goes by."""
@@ -241,4 +277,6 @@ class Sites:
         return self.surrogate.split.again_cost
 
     def _changes_cost(self, x: Array) -> int:
-        return 1 if self.differences is not None else self.space.num_neighbours(x)
+        if self.differences is None:
+            return self.space.num_neighbours(x)
+        return getattr(self.differences, "cost", 1)

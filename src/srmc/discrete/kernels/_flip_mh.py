@@ -17,8 +17,8 @@ def build_kernel() -> Transition:
         labels = space.labels(x)
         site = jax.random.randint(site_key, (), 0, len(labels))
         offset = jax.random.randint(value_key, (), 1, space.num_values)
-        y = space.place(x, site, (labels[site] + offset) % space.num_values)
-        proposed = SiteState(y, view.look(y))
+        value = (labels[site] + offset) % space.num_values
+        proposed = SiteState(*view.visit(x, state.local, site, value))
         here, there = (view.bend(s.position, s.local, site).logdensity for s in (state, proposed))
         log_proposal = -jnp.log(jnp.asarray(space.num_neighbours(x), x.dtype))
         evaluations = view.evaluations(x)[0]

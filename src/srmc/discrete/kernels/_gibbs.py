@@ -59,8 +59,7 @@ def _candidates(state: GibbsState, view: View, site: Int[Array, ""]) -> tuple[Ar
     space, x = view.space, state.position
     label, values = space.labels(x)[site], space.num_values
     others = (label + jnp.arange(1, values)) % values
-    states = jax.vmap(lambda k: space.place(x, site, k))(others)
-    seen = jax.vmap(view.look)(states)
+    states, seen = jax.vmap(lambda k: view.visit(x, state.local, site, k))(others)
 
     def prepend(one: Array, more: Array) -> Array:
         return jnp.concatenate([one[None], more])
