@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
 from srmc._types import Array, ArrayLike, KernelInfo, KernelState, LogDensity, PRNGKey
-from srmc.core.memory import Closed, Memory, is_plain, make_memory
+from srmc.core.memory import Closed, Learned, Memory, is_plain, make_memory
 from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
@@ -183,11 +183,27 @@ def _closed(
     if memory.axis is not None:  # histories are averaged over chains outside of conditionals
         feature = when(closes, look, state.feature)
         return memory.close(state, feature, True, state.is_inside), closes * cost
-    of_updates = memory._replace(every=1)
+    return _at_updates(memory, state, look), closes * cost
+
+
+def _at_updates(memory: Memory, state: RepelState, look: Callable[[None], Array]) -> Closed:
+    """The loop after a step of a chain with a history of its own, if updates are its steps.
+
+    Without an update nothing is moved: XLA changes a history in place if no more is computed from
+    it in the same conditional, and the exponent, which only the report needs, is outside, where it
+    is free if nobody asks.
+    """
+    closes, of_updates = memory.closes(state), memory._replace(every=1)
     updates = state._replace(step=state.step // memory.every)
-    # The exponent, which only the report needs, stays outside, where it is free if nobody asks.
-    without = lambda closed: closed._replace(exponent=jnp.zeros_like(state.alpha))
-    close = lambda _: without(of_updates.close(updates, look(None), True, state.is_inside))
-    closed = when(closes, close, without(memory.rest(state)))
-    exponent = state.alpha * memory.alignment(closed.theta, closed.feature)
-    return closed._replace(exponent=exponent), closes * cost
+    zero, yes = jnp.zeros_like(state.alpha), jnp.ones((), bool)
+    learn = lambda _: of_updates.learn(updates, look(None))
+    shapes = jax.eval_shape(learn, None)
+    rests = Learned(state.theta, state.feature, zero, ~yes, zero, yes)
+    rests = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), rests, shapes)
+    now = when(closes, learn, rests)
+    history = {"theta": now.theta, "feature": now.feature}
+    without = lambda closed: closed._replace(theta=(), feature=(), exponent=zero)
+    strengthen = lambda _: without(of_updates.strengthen(updates, now, state.is_inside))
+    closed = when(closes, strengthen, without(memory.rest(state)))
+    exponent = state.alpha * memory.alignment(now.theta, now.feature)
+    return closed._replace(exponent=exponent, **history)

@@ -186,13 +186,13 @@ class Sites:
 
         Since E[phi_i x_j] = 0 for i != j, each theta_i is driven by its own site alone.
         """
-        pull = alpha.astype(x.dtype) * u
+        alpha = alpha.astype(x.dtype)
         chosen = slice(None) if site is None else site
-        pulled = jnp.vdot(self.space.rows(pull)[chosen], self.space.rows(x)[chosen])
+        pulled = alpha * jnp.vdot(self.space.rows(u)[chosen], self.space.rows(x)[chosen])
         bent = local._replace(logdensity=local.logdensity + pulled)
         if self.guide is None:
             return bent
-        return bent._replace(guide=local.guide + self.space.linear(x, pull))
+        return bent._replace(guide=local.guide + alpha * self.space.linear(x, u))
 
     def check_start(self, x: Array) -> None:
         """Refuse a log density that the kernel cannot work with."""

@@ -57,7 +57,7 @@ def build_kernel() -> Transition:
 def _candidates(state: GibbsState, view: View, site: Int[Array, ""]) -> tuple[Array, Local]:
     """The current position and those with other values at a site, and what is known of each."""
     space, x = view.space, state.position
-    label, values = space.labels(x)[site], space.num_values
+    label, values = space.label(x, site), space.num_values
     others = (label + jnp.arange(1, values)) % values
     states, seen = jax.vmap(lambda k: view.visit(x, state.local, site, k))(others)
 
