@@ -201,9 +201,8 @@ def _at_updates(memory: Memory, state: RepelState, look: Callable[[None], Array]
     rests = Learned(state.theta, state.feature, zero, ~yes, zero, yes)
     rests = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), rests, shapes)
     now = when(closes, learn, rests)
-    history = {"theta": now.theta, "feature": now.feature}
     without = lambda closed: closed._replace(theta=(), feature=(), exponent=zero)
     strengthen = lambda _: without(of_updates.strengthen(updates, now, state.is_inside))
-    closed = when(closes, strengthen, without(memory.rest(state)))
+    closed: Closed = when(closes, strengthen, without(memory.rest(state)))
     exponent = state.alpha * memory.alignment(now.theta, now.feature)
-    return closed._replace(exponent=exponent, **history)
+    return closed._replace(theta=now.theta, feature=now.feature, exponent=exponent)

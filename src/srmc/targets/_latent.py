@@ -15,7 +15,6 @@ from srmc.discrete.changes import SiteDifferences
 from srmc.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated, spread
 
-
 MOST_TERMS = 20  # of the series for one-site changes of an RBM
 
 
@@ -98,7 +97,8 @@ def _rbm_differences(
 
     # A gradient is two products with the weights; the series is one for each of its terms.
     terms = _num_terms(w, float(np.finfo(np.float32).eps)) or MOST_TERMS
-    return SiteDifferences(everywhere, inputs, at, move, cost=math.ceil((1 + terms) / 2))
+    cost = max(1, min(math.ceil((1 + terms) / 2), w.shape[1]))
+    return SiteDifferences(everywhere, inputs, at, move, cost)
 
 
 def _rises(
