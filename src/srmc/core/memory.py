@@ -205,7 +205,7 @@ def make_memory(
     *,
     alpha: float | Array | Strength,
     gain: Callable[[Array], Array] | None,
-    history_every: int | Array,
+    history_every: int | Array | None,
     history_average: bool,
     history_axis: str | tuple[str, ...] | None,
     history_start: str = "zero",
@@ -215,6 +215,7 @@ def make_memory(
         gain = history.gain()
     elif not isinstance(gain, history.Gain):
         _check_gain(gain)
+    history_every = 1 if history_every is None else history_every
     if is_concrete(history_every):
         check_count("history_every", history_every)
     check_flag("history_average", history_average)

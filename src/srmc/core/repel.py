@@ -125,14 +125,12 @@ def repel(
         return repelled
     chosen = _as_surrogate(surrogate)
     frame = _choose_frame(frame, chosen)
-    if history_every is None:
-        history["history_every"] = 1
     memory = make_memory(chosen.precondition, **history)
     check_count("feedback_every", feedback_every)
     if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
         raise ValueError(
             f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
-            f"got {frame!r} and {history_every}"
+            f"got {frame!r} and {memory.every}"
         )
     parts = Parts(
         rejecting(logdensity_fn), Kernel(algorithm, args, kwargs), chosen, memory, feedback_every

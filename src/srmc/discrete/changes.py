@@ -7,7 +7,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from srmc._checks import is_numeric, short
+from srmc._checks import check_count, is_numeric, short
 from srmc._types import Array, Float, Int, LogDensity, PyTree, Scalar
 from srmc.discrete.space import Space
 
@@ -41,6 +41,12 @@ class SiteDifferences:
     move: Callable[[PyTree[Array], Array, Int[Array, ""], Int[Array, ""]], PyTree[Array]]
     cost: int = 1
 
+    def __post_init__(self) -> None:
+        for name in ("everywhere", "keep", "at", "move"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, got {short(getattr(self, name))}")
+        check_count("cost", self.cost)
+
     def __call__(self, x: Array) -> Array:
         """All changes at a state."""
         return self.everywhere(x)
@@ -70,6 +76,19 @@ def supplied_changes(
         raise ValueError(
             f"differences must return changes of shape {(sites, values)}, for each site and "
             f"value, got {changes.shape}"
+        )
+    return allowed(changes)
+
+
+def one_site_changes(
+    differences: SiteDifferences, space: Space, kept: PyTree[Array], x: Array, site: Int[Array, ""]
+) -> Float[Array, " value"]:
+    """The changes of one site that the target supplies."""
+    changes = differences.at(kept, x, site)
+    if jnp.shape(changes) != (space.num_values,):
+        raise ValueError(
+            f"at must return changes of shape {(space.num_values,)}, for each value, got "
+            f"{jnp.shape(changes)}"
         )
     return allowed(changes)
 

@@ -70,7 +70,6 @@ def repel_sites(
     """
     bend = default_bend(feature, surrogate) if bend is None else bend
     sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate, bend)
-    every = history["history_every"]
     precondition = make_precondition(preconditioner)
     if surrogate is not None:
         if preconditioner is not None:
@@ -80,9 +79,9 @@ def repel_sites(
         sites,
         algorithm,
         algorithm.bind(args, kwargs),
-        make_memory(precondition, **{**history, "history_every": 1 if every is None else every}),
+        make_memory(precondition, **history),
         is_plain(history["alpha"]),
-        every is None,
+        chooses_updates=history["history_every"] is None,
     )
     out = OnSites(_start(parts, space), _step(parts))
     out.space = space

@@ -15,6 +15,7 @@ from srmc.discrete.changes import (
     SiteDifferences,
     allowed,
     evaluated_changes,
+    one_site_changes,
     over_neighbours,
     supplied_changes,
 )
@@ -123,7 +124,7 @@ class Sites:
         y = self.space.place(x, site, value)
         if self.one_site is None:
             return y, self.look(y, with_feature=False)
-        change = allowed(self.one_site.at(local.kept, x, site))[value]
+        change = one_site_changes(self.one_site, self.space, local.kept, x, site)[value]
         kept = self.one_site.move(local.kept, x, site, value)
         return y, Local(local.logdensity + change, kept=kept)
 
