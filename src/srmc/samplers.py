@@ -197,8 +197,8 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
       sites each entry of theta is driven by its own site alone, all changes of the surrogate are
       exact and free, and the feature is evaluated only where the history takes it.
     - `history_every`: the steps per update of the history. By default, as many as keep features
-      from taking more than half an evaluation per step, and a quarter of the sites if a step
-      changes one; 1 if the target is bent by the feature.
+      from taking more than one evaluation per step, and a quarter of the sites if a step changes
+      one; 1 if the target is bent by the feature.
     - `surrogate`: `srmc.tilt()`, for feature="relaxed". `gwg` and `dlp` then propose by the tilt's
       gradient, as the paper prints it, for a Hessian-vector product at either end. Without it they
       take the gradient of the target and the effect of a site on its own feature, at no cost.

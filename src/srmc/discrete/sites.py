@@ -149,13 +149,13 @@ class Sites:
     def steps_per_update(self, x: Array, sweeps: bool) -> int:
         """The steps per update of the history that keep features cheap.
 
-        They then take at most half an evaluation per step, and where a step changes one site, they
-        are taken when about a quarter of the sites may have changed.
+        They then take at most one evaluation per step, and where a step changes one site, they are
+        taken when about a quarter of the sites may have changed.
         """
         if not self.by_sites:
             return 1  # every step takes the feature
         changed = 1 if sweeps else self.space.num_sites(x) // 4
-        return max(1, changed, 2 * self.feature_cost(x))
+        return max(1, changed, self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
         """Whether the feature follows from the changes that the kernel goes by."""

@@ -95,9 +95,9 @@ def _rbm_differences(
     ) -> Float[Array, " hidden"]:
         return jnp.where(value == x[site], a, a + turn(x, site))
 
-    # A gradient is two products with the weights; the series is one for each of its terms.
+    # One product for each term of the series: 4 terms take as long as 4 gradients.
     terms = _num_terms(w, float(np.finfo(np.float32).eps)) or MOST_TERMS
-    cost = max(1, min(math.ceil((1 + terms) / 2), w.shape[1]))
+    cost = max(1, min(terms, w.shape[1]))
     return SiteDifferences(everywhere, inputs, at, move, cost)
 
 
