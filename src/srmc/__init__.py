@@ -17,6 +17,7 @@ from srmc.core.state import RepelInfo, RepelState
 from srmc.core.strength import Seen, Strength, fixed, gain_limited, watched
 from srmc.core.surrogate import Surrogate, along, shift
 from srmc.core.tilt import tilt
+from srmc.discrete.changes import SiteDifferences
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
 from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
 from srmc.models.model import Model
@@ -57,6 +58,7 @@ __all__ = [
     "Result",
     "RunWarning",
     "Seen",
+    "SiteDifferences",
     "Space",
     "Strength",
     "Surrogate",

@@ -188,14 +188,17 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
       or a state has at most 64 neighbours, else "relaxed-gibbs". A biased feature warns.
     - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
       for all sites and values, at about the cost of a gradient; of shape (site, value), or for
-      two values the changes of the flips in the shape of the state. Without it, they are
-      evaluations of the log density, in chunks of bounded memory.
+      two values the changes of the flips in the shape of the state. A `srmc.SiteDifferences` has
+      the changes of one site besides, by which `flip_mh` and `gibbs` then go. Without it, changes
+      are evaluations of the log density, in chunks of bounded memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.
-    - `bend`: "feature", log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x); or "sites",
-      log pi(x) + alpha (A theta)·x, for the features "gibbs" and "relaxed-gibbs". By sites each
-      entry of theta is driven by its own site alone, all changes of the surrogate are exact and
-      free, and the feature is evaluated only where the history takes it, every `history_every`
-      steps. `srmc.sample` bends by sites.
+    - `bend`: "sites", log pi_theta(x) = log pi(x) + alpha (A theta)·x, the default for the
+      features "gibbs" and "relaxed-gibbs"; or "feature", log pi(x) - alpha (A theta)·phi(x). By
+      sites each entry of theta is driven by its own site alone, all changes of the surrogate are
+      exact and free, and the feature is evaluated only where the history takes it.
+    - `history_every`: the steps per update of the history. By default, as many as keep features
+      from taking more than one evaluation per step, and a quarter of the sites if a step changes
+      one; 1 if the target is bent by the feature.
     - `surrogate`: `srmc.tilt()`, for feature="relaxed". `gwg` and `dlp` then propose by the tilt's
       gradient, as the paper prints it, for a Hessian-vector product at either end. Without it they
       take the gradient of the target and the effect of a site on its own feature, at no cost.
@@ -217,7 +220,7 @@ def locally_balanced(
 ) -> SamplingAlgorithm:
     """Repelled locally balanced proposals from exact ratios: "sqrt", "barker" or "max".
 
-    Unless `bend="sites"`, the ratios of the surrogate take the feature of every neighbour of a
+    With `bend="feature"`, the ratios of the surrogate take the feature of every neighbour of a
     state, twice per step.
     """
     return repel(kernels.locally_balanced, logdensity_fn, space, balancing, **options)

@@ -91,7 +91,10 @@ def test_differences_may_be_given_as_flips_or_for_all_values():
     expected = Sites(target.logdensity_fn, target.space, "exact", "gibbs").look(x).guide
     given = Sites(target.logdensity_fn, target.space, "exact", "gibbs", target.differences)
     np.testing.assert_allclose(given.look(x).guide, expected, atol=1e-12)
-    assert given.bent(x, jnp.ones(())).evaluations(x)[0] == 2
+    assert given.bent(x, jnp.ones(())).evaluations(x)[0] == 1 + target.differences.cost
+    everywhere = target.differences.everywhere
+    counted = Sites(target.logdensity_fn, target.space, "exact", "gibbs", everywhere)
+    assert counted.bent(x, jnp.ones(())).evaluations(x)[0] == 2
     assert Sites(target.logdensity_fn, target.space, None, "gibbs").bent(x, 1.0).evaluations(x)[
         0
     ] == (1 + 5)
@@ -282,7 +285,7 @@ def test_bad_input_is_named(make, error, words):
 
 
 def test_kernels_without_gradients_take_any_log_density():
-    algorithm = srmc.flip_mh(opaque, srmc.Binary(), alpha=0.5)
+    algorithm = srmc.flip_mh(opaque, srmc.Binary(), alpha=0.5, bend="feature")
     state = algorithm.init(np.array([0, 1]))
     for n in range(5):
         state, info = algorithm.step(jax.random.key(n), state)

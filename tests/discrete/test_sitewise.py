@@ -66,7 +66,8 @@ def repelled(build, logdensity_fn, space, feature):
     if feature == "sites":
         options = {"alpha": ALPHA, "bend": "sites", "gain": srmc.gain(scale=0.0)}
     elif feature is not None:
-        options = {"alpha": ALPHA, "feature": feature, "gain": srmc.gain(scale=0.0)}
+        options = {"alpha": ALPHA, "feature": feature, "bend": "feature"}
+        options["gain"] = srmc.gain(scale=0.0)
     return build(logdensity_fn, space, **options)
 
 

@@ -32,7 +32,8 @@ def _ising(side: int, coupling: float, field: bool) -> Target:
 
 
 SMALL, LARGE = Size(128, 4000, 20_000), Size(32, 2000, 4000)
-PARTS = 10  # into which runs are cut, so that both sides take turns
+PARTS = 10  # of the timed steps, so that both sides take turns
+TIMED = 10  # one step in so many is run once more to be timed
 ONE_SITE = 20  # factor on the steps on large targets, for kernels that change one site per step
 TARGETS: dict[str, tuple[Callable[[], Target], Size]] = {
     "ising-4x4": (lambda: _ising(4, 0.15, True), SMALL),
@@ -56,8 +57,7 @@ def discrete(
     """One row per kernel and target; `quick` takes the first target and short runs.
 
     Every chain is a replicate with its own history. Locally balanced proposals run only on the
-    small targets, since the cost of exact surrogate ratios grows as the square of the number of
-    sites.
+    small targets, to bound the time that the study takes.
     """
     names = targets or (["ising-4x4"] if quick else list(TARGETS))
     kernels = kernels or KERNELS
@@ -67,27 +67,31 @@ def discrete(
             raise ValueError(f"{argument} must be among {', '.join(known)}, got {unknown}")
     rows: list[dict[str, Any]] = []
     jobs = [(name, kernel) for name in names for kernel in kernels]
+    built = {name: TARGETS[name][0]() for name in names}  # once, since states are summed over
     for done, (name, kernel) in enumerate(jobs):
-        build, size = TARGETS[name]
+        size = TARGETS[name][1]
         if kernel == "locally_balanced" and size is not SMALL:
             continue
         on_progress("discrete", done, len(jobs), f"{kernel} on {name}")
         if size is not SMALL and kernel != "dlp":
             size = Size(size.chains, ONE_SITE * size.warmup, ONE_SITE * size.steps)
         size = Size(16, 400, 1000) if quick else size
-        rows.append({"target": name} | compare(build(), kernel, size, seed))
+        rows.append({"target": name} | compare(built[name], kernel, size, seed))
     on_progress("discrete", len(jobs), len(jobs), "")
     return rows
 
 
 class Side(NamedTuple):
-    """Averages of a run, (chain, site) and (chain, pair), its cost, and the share of hot steps."""
+    """Averages of a run, (chain, site) and (chain, pair), its cost, and the share of hot steps.
+
+    The seconds are of the processor, for steps of all chains without the averages.
+    """
 
     mean: np.ndarray
     pair: np.ndarray
     evaluations: float
-    seconds: float
     hot: float
+    seconds: float = 0.0
 
 
 def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str, Any]:
@@ -101,15 +105,20 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
     lengths = {"num_warmup": size.warmup, "num_samples": size.steps}
     tuned = srmc.tune.tune(tuner, target.logdensity_fn, warm_key, starts, **lengths)
     pairs = _pairs(target.position.size)
-
-    def begin(**repellence: Any) -> tuple[Any, Any]:
+    options = tuner.repellence(tuned.loop, size.steps, "auto")
+    sides, timed = [], []
+    length = max(1, size.steps // TIMED // PARTS)
+    for repellence in ({"alpha": 0.0}, options):
         algorithm = tuner.build(target.logdensity_fn, tuned.parameters, **repellence)
         keys = jax.random.split(init_key, size.chains)
         states = jax.vmap(algorithm.init)(tuned.positions, keys)
-        return _part(algorithm, states, run_key, size.steps // PARTS, pairs)
-
-    options = tuner.repellence(tuned.loop, size.steps, "auto")
-    plain, repelled = _in_turn(begin(alpha=0.0), begin(**options), length=size.steps // PARTS)
+        states, side = _averages(algorithm, states, run_key, size.steps, pairs)
+        sides.append(side)
+        timed.append(_steps(algorithm, states, run_key, length))
+    seconds = [size.steps / (PARTS * length) * took for took in _in_turn(*timed)]
+    plain, repelled = (
+        side._replace(seconds=took) for side, took in zip(sides, seconds, strict=True)
+    )
     return {
         "kernel": kernel,
         "replicates": size.chains,
@@ -123,52 +132,55 @@ def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str,
     }
 
 
-def _part(
+def _averages(
     algorithm: SamplingAlgorithm,
     states: Any,
     run_key: PRNGKey,
-    length: int,
+    num_steps: int,
     pairs: tuple[np.ndarray, np.ndarray],
-) -> tuple[Any, Any]:
-    """A program that makes so many steps of all chains, and what it starts from."""
+) -> tuple[Any, Side]:
+    """Run all chains; return their last states, and everything but the time."""
     chains, (first, second) = len(states.step), pairs
 
-    def one(carry: Any, n: Array) -> tuple[Any, Array]:
-        states, mean, pair, spent = carry
+    def one(carry: Any, n: Array) -> tuple[Any, None]:
+        states, mean, pair, spent, hot = carry
         keys = jax.random.split(jax.random.fold_in(run_key, n), chains)
         states, info = jax.vmap(algorithm.step)(keys, states)
         x = states.position.reshape(chains, -1)
         mean, pair = mean + x, pair + x[:, first] * x[:, second]
-        return (states, mean, pair, spent + jnp.mean(info.gradients)), info.is_hot.any()
+        return (states, mean, pair, spent + jnp.mean(info.gradients), hot + info.is_hot.any()), None
 
     size = states.position[0].size
-    start = states, jnp.zeros((chains, size)), jnp.zeros((chains, len(first))), jnp.zeros(())
-    program = jax.jit(lambda carry, n: jax.lax.scan(one, carry, n + jnp.arange(length)))
-    return program.lower(start, 0).compile(), start
+    sums = jnp.zeros((chains, size)), jnp.zeros((chains, len(first))), jnp.zeros(()), jnp.zeros(())
+    run = jax.jit(lambda carry: jax.lax.scan(one, carry, jnp.arange(num_steps))[0])
+    states, mean, pair, spent, hot = run((states, *sums))
+    means, products = (np.asarray(total, float) / num_steps for total in (mean, pair))
+    return states, Side(means, products, float(spent), float(hot) / num_steps)
 
 
-def _in_turn(*sides: tuple[Any, Any], length: int) -> list[Side]:
-    """Run all parts of all sides; their seconds are those of the median part, times the parts."""
-    carries = [start for _, start in sides]
-    seconds: list[list[float]] = [[] for _ in sides]
-    hot: list[list[float]] = [[] for _ in sides]
-    for part in range(PARTS):
+def _steps(
+    algorithm: SamplingAlgorithm, states: Any, run_key: PRNGKey, length: int
+) -> tuple[Any, Any]:
+    """A program that makes so many steps of all chains and nothing else, and its first states."""
+
+    def one(states: Any, n: Array) -> tuple[Any, None]:
+        keys = jax.random.split(jax.random.fold_in(run_key, n), len(states.step))
+        return jax.vmap(algorithm.step)(keys, states)[0], None
+
+    program = jax.jit(lambda states, n: jax.lax.scan(one, states, n + jnp.arange(length))[0])
+    return program.lower(states, 0).compile(), states
+
+
+def _in_turn(*sides: tuple[Any, Any]) -> list[float]:
+    """The processor's seconds for all parts of each side; the sides take turns."""
+    states = [jax.block_until_ready(program(start, 0)) for program, start in sides]
+    seconds = [0.0 for _ in sides]
+    for part in range(1, PARTS + 1):
         for k, (program, _) in enumerate(sides):
-            began = time.perf_counter()
-            carries[k], seen = jax.block_until_ready(program(carries[k], part * length))
-            seconds[k].append(time.perf_counter() - began)
-            hot[k].append(float(np.mean(seen)))
-    steps = PARTS * length
-    return [
-        Side(
-            np.asarray(mean, float) / steps,
-            np.asarray(pair, float) / steps,
-            float(spent),
-            PARTS * float(np.median(seconds[k])),
-            float(np.mean(hot[k])),
-        )
-        for k, (_, mean, pair, spent) in enumerate(carries)
-    ]
+            began = time.process_time()
+            states[k] = jax.block_until_ready(program(states[k], part))
+            seconds[k] += time.process_time() - began
+    return seconds
 
 
 def _errors(plain: Side, repelled: Side, truths: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:

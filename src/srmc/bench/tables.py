@@ -67,7 +67,7 @@ def _short(ratio: float, error: float) -> str:
 def discrete_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown."""
     head = (
-        *("target", "kernel", "means", "pairs", "evaluations per step", "seconds"),
+        *("target", "kernel", "means", "pairs", "evaluations per step", "seconds", "ratio"),
         *("means, equal evaluations", "means, equal time"),
     )
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -79,7 +79,8 @@ def discrete_page(rows: list[dict[str, Any]]) -> str:
             cell(mean["ratio"], mean["error"]),
             cell(pair["ratio"], pair["error"]),
             "{:.3g} → {:.3g}".format(*row["evaluations_per_step"]),
-            "{:.1f} → {:.1f}".format(*row["seconds"]),
+            "{:.2f} → {:.2f}".format(*row["seconds"]),
+            f"{row['seconds'][1] / row['seconds'][0]:.2f}",
             f"{mean['at_equal_evaluations']:.3f}",
             f"{mean['at_equal_seconds']:.3f}",
         )
@@ -90,11 +91,12 @@ def discrete_page(rows: list[dict[str, Any]]) -> str:
         "`means` and `pairs` are squared errors of the means of all sites, and of products of "
         "pairs, repelled divided by plain, at equal numbers of steps, with the jackknife standard "
         f"error over chains with their own histories (number of chains: {chains}). Next are the "
-        "evaluations of the log density per step (a gradient, or a set of supplied "
-        "differences, counts as one) and the seconds of the run, plain → repelled. The last two "
-        "columns are the ratio for the means multiplied by that of the evaluations, and by that "
-        "of the seconds. Where the target is too large to sum over its states (*), the truth is "
-        "the mean over all chains, plain and repelled.\n"
+        "evaluations of the log density per step (a gradient, or the change of one site, counts "
+        "as one; all one-site changes count as one, or as many gradients as they take) and the "
+        "processor's seconds for the steps of all chains, plain → repelled, with the ratio of the "
+        "two. The last two columns are the ratio for the means multiplied by that of the "
+        "evaluations, and by that of the seconds. Where the target is too large to sum over its "
+        "states (*), the truth is the mean over all chains, plain and repelled.\n"
     )
     return note + "\n" + "\n".join(lines) + "\n"
 

@@ -69,6 +69,25 @@ class Closed(NamedTuple):
         )
 
 
+class Learned(NamedTuple):
+    """The history after a step, and what the strength needs to know about the step.
+
+    gamma, enters
+        The weight of the feature in the history, and whether it entered.
+    size
+        The relative size of the feature that was found.
+    is_valid
+        Whether that was finite, and valid otherwise.
+    """
+
+    theta: Feature
+    feature: Feature
+    gamma: Float[Array, ""]
+    enters: Bool[Array, ""]
+    size: Float[Array, ""]
+    is_valid: Bool[Array, ""]
+
+
 class Memory(NamedTuple):
     """How the history is kept, and the strength that it leads to; the keywords of `repel`."""
 
@@ -112,29 +131,44 @@ class Memory(NamedTuple):
         The feature, or what is `entering` in its place, enters the history if it is `valid` and
         finite, and if the step `learns`.
         """
-        closes = self.closes(state)
+        return self.strengthen(state, self.learn(state, feature, valid, learns, entering), inside)
+
+    def learn(
+        self,
+        state: RepelState,
+        feature: Feature,
+        valid: Bool[Array, ""] | bool = True,
+        learns: bool = True,
+        entering: Feature | None = None,
+    ) -> Learned:
+        """The history after a step; see `close`."""
         entering = feature if entering is None else entering
         if self.average:
             entering = jax.tree.map(lambda old, new: (old + new) / 2, state.feature, feature)
         size = relative_size(self.precondition, feature)
         valid = jnp.isfinite(size) & valid
-        enters = closes & valid & learns
+        enters = self.closes(state) & valid & learns
         gamma = self.gain(jnp.maximum((state.step + 1) // self.every, 1))
         theta = history.update(state.theta, entering, gamma, enters, self.axis)
         feature = optax.tree.where(valid, feature, state.feature)
-        alignment = self.alignment(theta, feature)
+        return Learned(theta, feature, gamma, enters, size, valid)
+
+    def strengthen(self, state: RepelState, now: Learned, inside: Bool[Array, ""]) -> Closed:
+        """The loop after a step, with the strength that follows from the history."""
+        alignment = self.alignment(now.theta, now.feature)
         exponent = state.alpha * alignment
-        seen = Seen(state.step + 1, gamma, exponent, valid & inside, size, alignment)
+        is_finite = now.is_valid & inside
+        seen = Seen(state.step + 1, now.gamma, exponent, is_finite, now.size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
         return Closed(
-            theta=theta,
-            feature=feature,
-            alpha=jnp.where(closes, alpha, state.alpha),
+            theta=now.theta,
+            feature=now.feature,
+            alpha=jnp.where(self.closes(state), alpha, state.alpha),
             strength_state=strength_state,
             exponent=exponent,
             is_hot=getattr(strength_state, "is_hot", jnp.zeros((), bool)),
-            gain=jnp.where(enters, gamma, 0),
-            is_valid=valid,
+            gain=jnp.where(now.enters, now.gamma, 0),
+            is_valid=now.is_valid,
         )
 
     def alignment(self, theta: Feature, feature: Feature) -> Float[Array, ""]:
@@ -171,7 +205,7 @@ def make_memory(
     *,
     alpha: float | Array | Strength,
     gain: Callable[[Array], Array] | None,
-    history_every: int | Array,
+    history_every: int | Array | None,
     history_average: bool,
     history_axis: str | tuple[str, ...] | None,
     history_start: str = "zero",
@@ -181,6 +215,7 @@ def make_memory(
         gain = history.gain()
     elif not isinstance(gain, history.Gain):
         _check_gain(gain)
+    history_every = 1 if history_every is None else history_every
     if is_concrete(history_every):
         check_count("history_every", history_every)
     check_flag("history_average", history_average)

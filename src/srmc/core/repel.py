@@ -41,7 +41,7 @@ def repel(
     gain: Callable[[Array], Array] | None = None,
     surrogate: Surrogate | Field | None = None,
     frame: str | None = None,
-    history_every: int | Array = 1,
+    history_every: int | Array | None = None,
     history_average: bool = False,
     history_axis: str | tuple[str, ...] | None = None,
     history_start: str = "zero",
@@ -86,7 +86,8 @@ def repel(
         is when the target moves, as in the paper, which speeds up the mixing of kernels with
         short steps (`srmc.mh`, `ula`, `uld` and `mala` choose it) and can trap those that travel.
     history_every
-        The number of steps per update of the history, and so of the surrogate.
+        The number of steps per update of the history, and so of the surrogate: 1 by default, and
+        on a discrete space as many as keep its features cheap (see `srmc.flip_mh`).
     history_average
         Whether the history averages the score over both ends of a transition, which keeps
         antithetic kernels stable, or takes its end alone, as in the paper.
@@ -129,7 +130,7 @@ def repel(
     if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
         raise ValueError(
             f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
-            f"got {frame!r} and {history_every}"
+            f"got {frame!r} and {memory.every}"
         )
     parts = Parts(
         rejecting(logdensity_fn), Kernel(algorithm, args, kwargs), chosen, memory, feedback_every

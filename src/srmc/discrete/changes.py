@@ -1,17 +1,55 @@
 """Changes of a log density when one site of a state takes another value, as (site, value)."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from srmc._checks import is_numeric, short
-from srmc._types import Array, Float, LogDensity, Scalar
+from srmc._checks import check_count, is_numeric, short
+from srmc._types import Array, Float, Int, LogDensity, PyTree, Scalar
 from srmc.discrete.space import Space
 
 Differences: TypeAlias = Callable[[Array], Array]  # from a state to all its changes
 CHUNK = 2**18  # the most numbers in the states that are evaluated at once
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SiteDifferences:
+    """All one-site changes of a log density, and those of one site at a fraction of the cost.
+
+    `differences` may be one of these, as it is for the built-in targets. Kernels that compare the
+    values of one site, `flip_mh` and `gibbs`, then evaluate the log density only at the start.
+
+    everywhere
+        All changes at a state, as `differences` is described at `srmc.flip_mh`.
+    keep
+        What is kept of a state so that changes of one site are cheap; any pytree, such as ().
+    at
+        The changes of one site, (value,), from what is kept, the state and the site.
+    move
+        What is kept when a site takes another value, from what was kept, the state before, the
+        site and the value.
+    cost
+        The cost of all changes, in gradients.
+    """
+
+    everywhere: Callable[[Array], Array]
+    keep: Callable[[Array], PyTree[Array]]
+    at: Callable[[PyTree[Array], Array, Int[Array, ""]], Float[Array, " value"]]
+    move: Callable[[PyTree[Array], Array, Int[Array, ""], Int[Array, ""]], PyTree[Array]]
+    cost: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("everywhere", "keep", "at", "move"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, got {short(getattr(self, name))}")
+        check_count("cost", self.cost)
+
+    def __call__(self, x: Array) -> Array:
+        """All changes at a state."""
+        return self.everywhere(x)
 
 
 def evaluated_changes(
@@ -38,6 +76,19 @@ def supplied_changes(
         raise ValueError(
             f"differences must return changes of shape {(sites, values)}, for each site and "
             f"value, got {changes.shape}"
+        )
+    return allowed(changes)
+
+
+def one_site_changes(
+    differences: SiteDifferences, space: Space, kept: PyTree[Array], x: Array, site: Int[Array, ""]
+) -> Float[Array, " value"]:
+    """The changes of one site that the target supplies."""
+    changes = differences.at(kept, x, site)
+    if jnp.shape(changes) != (space.num_values,):
+        raise ValueError(
+            f"at must return changes of shape {(space.num_values,)}, for each value, got "
+            f"{jnp.shape(changes)}"
         )
     return allowed(changes)
 

@@ -51,6 +51,12 @@ def check_bend(bend: str, kind: str | None) -> None:
         )
 
 
+def default_bend(kind: str | None, surrogate: Surrogate | None) -> str:
+    """By sites, which is cheaper and acts on each alone, where that drives the feature to 0."""
+    by_sites = surrogate is None and kind in (None, "gibbs", "relaxed-gibbs")
+    return "sites" if by_sites else "feature"
+
+
 def tilted_kind(surrogate: Surrogate, kind: str | None) -> str:
     """The feature of a tilt, which is the gradient; refuse others, and other surrogates."""
     if not isinstance(surrogate, Surrogate) or surrogate.split is None:

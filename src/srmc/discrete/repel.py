@@ -8,13 +8,14 @@ import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
 from srmc._types import Array, ArrayLike, KernelInfo, KernelState, LogDensity, PRNGKey
-from srmc.core.memory import Closed, Memory, is_plain, make_memory
+from srmc.core.memory import Closed, Learned, Memory, is_plain, make_memory
 from srmc.core.parts import Step
 from srmc.core.state import RepelInfo, RepelState
 from srmc.core.surrogate import Preconditioner, Surrogate, make_precondition
 from srmc.core.target import all_finite
 from srmc.core.when import when
 from srmc.discrete.changes import Differences
+from srmc.discrete.features import default_bend
 from srmc.discrete.sites import Sites
 from srmc.discrete.space import Space
 from srmc.discrete.view import View
@@ -25,6 +26,9 @@ class SiteKernel(Protocol):
 
     @property
     def guide(self) -> str | None: ...
+
+    @property
+    def sweeps(self) -> bool: ...
 
     @property
     def init(self) -> Callable[[Array, View], KernelState]: ...
@@ -51,19 +55,20 @@ def repel_sites(
     differences: Differences | None = None,
     preconditioner: Preconditioner = None,
     surrogate: Surrogate | None = None,
-    bend: str = "feature",
+    bend: str | None = None,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
-    """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) - alpha (A theta)·phi(x).
+    """Repel a kernel on a discrete space: log pi_theta(x) = log pi(x) + alpha (A theta)·x.
 
     `feature`, `differences`, `preconditioner` and `bend` are described at `srmc.flip_mh`; `history`
     holds the keywords of `srmc.repel` about history and strength. What is evaluated at a state does
-    not depend on theta, so that bending it again is free. If the feature uses only what the kernel
-    evaluates anyway, a repelled step costs as much as a plain one.
+    not depend on theta, so that bending it again is free. Without `history_every`, the history is
+    updated as often as leaves a repelled step little more expensive than a plain one.
 
     `surrogate` may be `srmc.tilt()`: proposals that go by a gradient then go by the tilt's, as in
     the paper, for a Hessian-vector product at either end.
     """
+    bend = default_bend(feature, surrogate) if bend is None else bend
     sites = Sites(logdensity_fn, space, algorithm.guide, feature, differences, surrogate, bend)
     precondition = make_precondition(preconditioner)
     if surrogate is not None:
@@ -76,6 +81,7 @@ def repel_sites(
         algorithm.bind(args, kwargs),
         make_memory(precondition, **history),
         is_plain(history["alpha"]),
+        chooses_updates=history["history_every"] is None,
     )
     out = OnSites(_start(parts, space), _step(parts))
     out.space = space
@@ -83,13 +89,26 @@ def repel_sites(
 
 
 class SiteParts(NamedTuple):
-    """What a step on a discrete space is made of; `is_alone` if the kernel is not repelled."""
+    """What a step on a discrete space is made of.
+
+    is_alone
+        Whether the kernel is not repelled.
+    chooses_updates
+        Whether the number of steps per update of the history follows from the state.
+    """
 
     sites: Sites
     kernel: SiteKernel
     arguments: dict[str, Any]
     memory: Memory
     is_alone: bool
+    chooses_updates: bool
+
+    def memory_at(self, x: Array) -> Memory:
+        """The memory of a chain whose states are like this one."""
+        if not self.chooses_updates:
+            return self.memory
+        return self.memory._replace(every=self.sites.steps_per_update(x, self.kernel.sweeps))
 
 
 def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
@@ -125,12 +144,12 @@ def _start(parts: SiteParts, space: Space) -> Callable[..., RepelState]:
 
 
 def _step(parts: SiteParts) -> Step:
-    sites, memory, kernel = parts.sites, parts.memory, parts.kernel.build_kernel()
+    sites, kernel = parts.sites, parts.kernel.build_kernel()
 
     def step(rng_key: PRNGKey, state: RepelState) -> tuple[RepelState, RepelInfo]:
         view = sites.plain()
         if not parts.is_alone:
-            view = sites.bent(memory.precondition(state.theta), state.alpha)
+            view = sites.bent(parts.memory.precondition(state.theta), state.alpha)
         inner_state, info = kernel(rng_key, state.inner_state, view, **parts.arguments)
         closed, more = _closed(parts, state, inner_state)
         products = 0 if parts.is_alone else sites.products(state.position, info.evaluations)
@@ -151,7 +170,8 @@ def _closed(
     A target that is bent by its sites needs neither a feature nor a strength between two updates
     of the history: the loop is then one whose steps are the updates.
     """
-    sites, memory, x = parts.sites, parts.memory, inner_state.position
+    sites, x = parts.sites, inner_state.position
+    memory = parts.memory_at(x)
     if parts.is_alone:
         return memory.rest(state), 0
     look = lambda _: sites.feature_at(x, inner_state.local)
@@ -162,11 +182,26 @@ def _closed(
     if memory.axis is not None:  # histories are averaged over chains outside of conditionals
         feature = when(closes, look, state.feature)
         return memory.close(state, feature, True, state.is_inside), closes * cost
-    of_updates = memory._replace(every=1)
+    return _at_updates(memory, state, look), closes * cost
+
+
+def _at_updates(memory: Memory, state: RepelState, look: Callable[[None], Array]) -> Closed:
+    """The loop after a step of a chain with a history of its own, if updates are its steps.
+
+    Without an update nothing is moved: XLA changes a history in place if no more is computed from
+    it in the same conditional, and the exponent, which only the report needs, is outside, where it
+    is free if nobody asks.
+    """
+    closes, of_updates = memory.closes(state), memory._replace(every=1)
     updates = state._replace(step=state.step // memory.every)
-    # The exponent, which only the report needs, stays outside, where it is free if nobody asks.
-    without = lambda closed: closed._replace(exponent=jnp.zeros_like(state.alpha))
-    close = lambda _: without(of_updates.close(updates, look(None), True, state.is_inside))
-    closed = when(closes, close, without(memory.rest(state)))
-    exponent = state.alpha * memory.alignment(closed.theta, closed.feature)
-    return closed._replace(exponent=exponent), closes * cost
+    zero, yes = jnp.zeros_like(state.alpha), jnp.ones((), bool)
+    learn = lambda _: of_updates.learn(updates, look(None))
+    shapes = jax.eval_shape(learn, None)
+    rests = Learned(state.theta, state.feature, zero, ~yes, zero, yes)
+    rests = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), rests, shapes)
+    now = when(closes, learn, rests)
+    without = lambda closed: closed._replace(theta=(), feature=(), exponent=zero)
+    strengthen = lambda _: without(of_updates.strengthen(updates, now, state.is_inside))
+    closed: Closed = when(closes, strengthen, without(memory.rest(state)))
+    exponent = state.alpha * memory.alignment(now.theta, now.feature)
+    return closed._replace(theta=now.theta, feature=now.feature, exponent=exponent)

@@ -12,8 +12,10 @@ from srmc.core.target import rejecting
 from srmc.discrete import features
 from srmc.discrete.changes import (
     Differences,
+    SiteDifferences,
     allowed,
     evaluated_changes,
+    one_site_changes,
     over_neighbours,
     supplied_changes,
 )
@@ -61,12 +63,17 @@ class Sites:
         self.target = rejecting(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
         self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
+        # Where a kernel goes by changes of all sites, those of one site are no help.
+        self.one_site = None
+        if guide is None and isinstance(differences, SiteDifferences):
+            self.one_site = differences
 
     def plain(self) -> View:
         """The target itself, without a feature."""
         return View(
             self.space,
             lambda x: self.look(x, with_feature=False),
+            self._visit_plainly,
             lambda x, local, site=None: local,
             lambda x: (self._cost(x, None), 0),
         )
@@ -79,6 +86,7 @@ class Sites:
         return View(
             self.space,
             self.look,
+            self._visit,
             lambda x, local, site=None: self.bend(x, local, u, alpha),
             lambda x: (self._cost(x, self.chosen(x)), self._bend_cost(x)),
         )
@@ -100,7 +108,25 @@ class Sites:
             guide=guides[self.guide],
             changes=seen.changes if keeps_changes else None,
             feature=None if kind is None else features.feature_at(kind, self.space, x, seen),
+            kept=None if with_feature or self.one_site is None else self.one_site.keep(x),
         )
+
+    def _visit(
+        self, x: Array, local: Local, site: Int[Array, ""], value: Int[Array, ""]
+    ) -> tuple[Array, Local]:
+        y = self.space.place(x, site, value)
+        return y, self.look(y)
+
+    def _visit_plainly(
+        self, x: Array, local: Local, site: Int[Array, ""], value: Int[Array, ""]
+    ) -> tuple[Array, Local]:
+        """Without a feature, and by the changes of one site if the target supplies them."""
+        y = self.space.place(x, site, value)
+        if self.one_site is None:
+            return y, self.look(y, with_feature=False)
+        change = one_site_changes(self.one_site, self.space, local.kept, x, site)[value]
+        kept = self.one_site.move(local.kept, x, site, value)
+        return y, Local(local.logdensity + change, kept=kept)
 
     def feature_at(self, x: Array, local: Local) -> Array:
         """The feature at a state, from what the kernel knows there as far as that goes."""
@@ -119,6 +145,17 @@ class Sites:
         if self._is_guided_by(kind):
             return 0
         return 1 if features.needs_gradient(kind) else self._changes_cost(x)
+
+    def steps_per_update(self, x: Array, sweeps: bool) -> int:
+        """The steps per update of the history that keep features cheap.
+
+        They then take at most one evaluation per step, and where a step changes one site, they are
+        taken when about a quarter of the sites may have changed.
+        """
+        if not self.by_sites:
+            return 1  # every step takes the feature
+        changed = 1 if sweeps else self.space.num_sites(x) // 4
+        return max(1, changed, self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
         """Whether the feature follows from the changes that the kernel goes by."""
@@ -150,13 +187,13 @@ class Sites:
 
         Since E[phi_i x_j] = 0 for i != j, each theta_i is driven by its own site alone.
         """
-        pull = alpha.astype(x.dtype) * u
+        alpha = alpha.astype(x.dtype)
         chosen = slice(None) if site is None else site
-        pulled = jnp.vdot(self.space.rows(pull)[chosen], self.space.rows(x)[chosen])
+        pulled = alpha * jnp.vdot(self.space.rows(u)[chosen], self.space.rows(x)[chosen])
         bent = local._replace(logdensity=local.logdensity + pulled)
         if self.guide is None:
             return bent
-        return bent._replace(guide=local.guide + self.space.linear(x, pull))
+        return bent._replace(guide=local.guide + alpha * self.space.linear(x, u))
 
     def check_start(self, x: Array) -> None:
         """Refuse a log density that the kernel cannot work with."""
@@ -241,4 +278,6 @@ class Sites:
         return self.surrogate.split.again_cost
 
     def _changes_cost(self, x: Array) -> int:
-        return 1 if self.differences is not None else self.space.num_neighbours(x)
+        if self.differences is None:
+            return self.space.num_neighbours(x)
+        return getattr(self.differences, "cost", 1)

@@ -53,6 +53,11 @@ class Space:
         rows = self.rows(x)
         return jnp.argmax(rows, axis=1) if self.one_hot else jnp.round(rows[:, 0]).astype(int)
 
+    def label(self, x: Array, site: Int[Array, ""]) -> Int[Array, ""]:
+        """The value that one site holds, as an integer."""
+        row = self.rows(x)[site]
+        return jnp.argmax(row) if self.one_hot else jnp.round(row[0]).astype(int)
+
     def place(self, x: Array, sites: ArrayLike, values: ArrayLike) -> Array:
         """The state with other values, given as integers, at some sites."""
         rows = self.rows(x)

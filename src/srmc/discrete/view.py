@@ -21,12 +21,16 @@ class Local(NamedTuple):
         The exact changes, where bending needs them beside the guide.
     feature
         What the history averages, in the shape of a state.
+    kept
+        What changes of one site are found from, if the target supplies these; see
+        `SiteDifferences`.
     """
 
     logdensity: Scalar
     guide: SiteChanges = None
     changes: SiteChanges = None
     feature: Feature = None
+    kept: PyTree[Array] = None
 
 
 class View(NamedTuple):
@@ -34,6 +38,9 @@ class View(NamedTuple):
 
     look
         Evaluates the target at a state.
+    visit
+        `(x, local, site, value) -> (y, Local)`: the state with another value at one site, and
+        what is known about the target there.
     bend
         `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
         unchanged. With a site, states are compared that differ in it alone, so that a term that
@@ -44,5 +51,6 @@ class View(NamedTuple):
 
     space: Space
     look: Callable[[Array], Local]
+    visit: Callable[..., tuple[Array, Local]]
     bend: Callable[..., Local]
     evaluations: Callable[[Array], tuple[int, int]]

@@ -57,7 +57,13 @@ def printed(alpha: Scalar | float) -> dict[str, Any]:
 
 def ours(alpha: Scalar | float) -> dict[str, Any]:
     """The Gibbs residual from one gradient in place of the gradient, with the same gain."""
-    return {"alpha": alpha, "gain": GAIN, "feature": "relaxed-gibbs", "history_average": False}
+    return {
+        "alpha": alpha,
+        "gain": GAIN,
+        "feature": "relaxed-gibbs",
+        "bend": "feature",
+        "history_average": False,
+    }
 
 
 def arms() -> list[Arm]:

@@ -84,6 +84,7 @@ def samplers(target: srmc.targets.Target) -> dict[str, Callable[[Scalar], Sampli
         "alpha": 10.0,
         "gain": GAIN,
         "feature": "gibbs",
+        "bend": "feature",
         "differences": target.differences,
         "history_average": False,
     }

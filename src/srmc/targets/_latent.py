@@ -10,9 +10,12 @@ from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number, check_seed
-from srmc._types import Array, Float, Scalar
+from srmc._types import Array, Float, Int, Scalar
+from srmc.discrete.changes import SiteDifferences
 from srmc.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated, spread
+
+MOST_TERMS = 20  # of the series for one-site changes of an RBM
 
 
 def rbm(
@@ -50,12 +53,6 @@ def rbm(
     def logdensity(x: Float[Array, " visible"]) -> Scalar:
         return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
 
-    rises = _rises(w)
-
-    def differences(x: Float[Array, " visible"]) -> Float[Array, " visible"]:
-        active = jax.nn.sigmoid(inputs(x))
-        return (1 - 2 * x) * b.astype(x.dtype) + rises(active, 1 - 2 * x)
-
     return enumerated(
         Target(
             "rbm",
@@ -63,9 +60,45 @@ def rbm(
             logdensity,
             jnp.zeros(visible),
             space=Binary(),
-            differences=differences,
+            differences=_rbm_differences(w, b, inputs),
         )
     )
+
+
+def _rbm_differences(
+    w: Float[np.ndarray, "hidden visible"],
+    b: Float[np.ndarray, " visible"],
+    inputs: Callable[[Float[Array, " visible"]], Float[Array, " hidden"]],
+) -> SiteDifferences:
+    """One-site changes; those of one site take the inputs of the hidden units, which are kept."""
+    rises = _rises(w)
+
+    def everywhere(x: Float[Array, " visible"]) -> Float[Array, " visible"]:
+        active = jax.nn.sigmoid(inputs(x))
+        return (1 - 2 * x) * b.astype(x.dtype) + rises(active, 1 - 2 * x)
+
+    def turn(x: Float[Array, " visible"], site: Int[Array, ""]) -> Float[Array, " hidden"]:
+        return (1 - 2 * x[site]) * jnp.asarray(w.T.astype(x.dtype))[site]
+
+    def at(
+        a: Float[Array, " hidden"], x: Float[Array, " visible"], site: Int[Array, ""]
+    ) -> Float[Array, " value"]:
+        rise = jnp.sum(jax.nn.softplus(a + turn(x, site)) - jax.nn.softplus(a))
+        flip = rise + (1 - 2 * x[site]) * jnp.asarray(b.astype(x.dtype))[site]
+        return jnp.where(jnp.arange(2) == x[site], 0, flip)
+
+    def move(
+        a: Float[Array, " hidden"],
+        x: Float[Array, " visible"],
+        site: Int[Array, ""],
+        value: Int[Array, ""],
+    ) -> Float[Array, " hidden"]:
+        return jnp.where(value == x[site], a, a + turn(x, site))
+
+    # One product for each term of the series: 4 terms take as long as 4 gradients.
+    terms = _num_terms(w, float(np.finfo(np.float32).eps)) or MOST_TERMS
+    cost = max(1, min(terms, w.shape[1]))
+    return SiteDifferences(everywhere, inputs, at, move, cost)
 
 
 def _rises(
@@ -86,7 +119,7 @@ def _rises(
     return rises
 
 
-def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float, most: int = 20) -> int:
+def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float) -> int:
     """The terms of the series that leave out less than rounding the log density; 0 if too many.
 
     The coefficients of softplus are at most 2 / (k pi^k), and each hidden unit adds about log 2.
@@ -96,7 +129,7 @@ def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float, most: i
         return 0
     rounded = precision * len(w) * np.log(2)
     left_out = lambda k: 2 / (k + 1) * np.sum(ratios ** (k + 1), axis=0).max() / (1 - ratios.max())
-    return next((k for k in range(2, most + 1) if left_out(k) < rounded), 0)
+    return next((k for k in range(2, MOST_TERMS + 1) if left_out(k) < rounded), 0)
 
 
 def _by_series(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_flag, short
 from srmc._types import Array, Float, Int, LogDensity, PRNGKey, Scalar
-from srmc.discrete.changes import Differences
+from srmc.discrete.changes import SiteDifferences
 from srmc.discrete.space import Binary, Categorical, Space
 from srmc.targets._base import Target, enumerated, exact, spread
 
@@ -69,12 +69,15 @@ def ising(
     """
     edges, couplings, fields = _graph(graph, coupling, field)
     sites = len(fields)
-    neighbour_sum = _neighbour_sum(edges, couplings, sites)
+    neighbour_sum, one_sum = _neighbour_sum(edges, couplings, sites)
 
     def value_and_slope(x: State) -> tuple[Scalar, State]:
         spins, b = 2 * x - 1, fields.astype(x.dtype)
         pull = neighbour_sum(spins)
         return jnp.vdot(spins, pull / 2 + b), 2 * (pull + b)
+
+    def slope_at(x: State, site: Int[Array, ""]) -> State:
+        return 2 * (one_sum(2 * x - 1, site) + jnp.asarray(fields.astype(x.dtype))[site])
 
     return enumerated(
         Target(
@@ -83,7 +86,7 @@ def ising(
             _with_slope(value_and_slope),
             jnp.zeros(sites),
             space=Binary(),
-            differences=_linear(Binary(), value_and_slope),
+            differences=_linear(Binary(), value_and_slope, slope_at),
         )
     )
 
@@ -103,11 +106,14 @@ def potts(
     edges, couplings, _ = _graph(graph, coupling, 0.0)
     sites = int(edges.max()) + 1
     rows = spread("field", field, (sites, num_values))
-    neighbour_sum = _neighbour_sum(edges, couplings, sites)
+    neighbour_sum, one_sum = _neighbour_sum(edges, couplings, sites)
 
     def value_and_slope(x: State) -> tuple[Scalar, State]:
         pull, b = neighbour_sum(x), rows.astype(x.dtype)
         return jnp.vdot(x, pull / 2 + b), pull + b
+
+    def slope_at(x: State, site: Int[Array, ""]) -> State:
+        return one_sum(x, site) + jnp.asarray(rows.astype(x.dtype))[site]
 
     return enumerated(
         Target(
@@ -116,7 +122,7 @@ def potts(
             _with_slope(value_and_slope),
             jnp.eye(num_values)[jnp.zeros(sites, int)],
             space=space,
-            differences=_linear(space, value_and_slope),
+            differences=_linear(space, value_and_slope, slope_at),
         )
     )
 
@@ -140,8 +146,11 @@ def _graph(
 
 def _neighbour_sum(
     edges: Int[np.ndarray, "edge 2"], coupling: Float[np.ndarray, " edge"], sites: int
-) -> Callable[[State], State]:
-    """The map s -> sum_j J_ij s_j, by a table of neighbours, or by a matrix if they are many."""
+) -> tuple[Callable[[State], State], Callable[[State, Int[Array, ""]], State]]:
+    """The map s -> sum_j J_ij s_j, for all i and for one of them.
+
+    By a table of neighbours, or by a matrix if they are many.
+    """
     both = np.concatenate([edges, edges[:, ::-1]])
     weight = np.concatenate([coupling, coupling])
     order = np.argsort(both[:, 0], kind="stable")
@@ -150,7 +159,8 @@ def _neighbour_sum(
     if 4 * int(np.max(degree)) > sites:
         matrix = np.zeros((sites, sites))
         np.add.at(matrix, (both[:, 0], both[:, 1]), weight)
-        return lambda s: jnp.asarray(matrix.astype(s.dtype)) @ s
+        couple = lambda s: jnp.asarray(matrix.astype(s.dtype))
+        return lambda s: couple(s) @ s, lambda s, site: couple(s)[site] @ s
     rank = np.arange(len(both)) - np.repeat(np.cumsum(degree) - degree, degree)
     neighbour = np.zeros((sites, int(np.max(degree))), np.int32)
     table = np.zeros((sites, int(np.max(degree))))
@@ -161,7 +171,10 @@ def _neighbour_sum(
         terms = (weights[:, k] * s[neighbour[:, k]] for k in range(table.shape[1]))
         return sum(terms, start=jnp.zeros_like(s))
 
-    return apply
+    def at(s: State, site: Int[Array, ""]) -> State:
+        return jnp.asarray(table.astype(s.dtype))[site] @ s[jnp.asarray(neighbour)[site]]
+
+    return apply, at
 
 
 def _with_slope(value_and_slope: ValueAndSlope) -> LogDensity:
@@ -179,6 +192,16 @@ def _with_slope(value_and_slope: ValueAndSlope) -> LogDensity:
     return function
 
 
-def _linear(space: Space, value_and_slope: ValueAndSlope) -> Differences:
-    """One-site changes of a log density that is linear in each site."""
-    return lambda x: space.linear(x, value_and_slope(x)[1])
+def _linear(
+    space: Space, value_and_slope: ValueAndSlope, slope_at: Callable[[State, Int[Array, ""]], State]
+) -> SiteDifferences:
+    """One-site changes of a log density that is linear in each site.
+
+    Those of one site take its neighbours alone, so that nothing has to be kept of a state.
+    """
+    return SiteDifferences(
+        lambda x: space.linear(x, value_and_slope(x)[1]),
+        lambda x: (),
+        lambda kept, x, site: space.linear(space.rows(x)[site], slope_at(x, site))[0],
+        lambda kept, x, site, value: kept,
+    )

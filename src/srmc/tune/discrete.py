@@ -17,6 +17,7 @@ from srmc._types import Array, Bool, Draws, Float, Int, KernelState, LogDensity,
 from srmc.core.history import Gain
 from srmc.core.state import RepelState
 from srmc.core.target import all_finite
+from srmc.discrete import kernels
 from srmc.discrete.changes import Differences
 from srmc.discrete.checks import is_biased
 from srmc.discrete.features import check_kind
@@ -239,6 +240,7 @@ class Discrete:
         most = nominal(alpha, rule.DISCRETE_ALPHA)
         share = jnp.round(rule.DISCRETE_THINNING * jnp.mean(jnp.asarray(loop.time)))
         share = jnp.clip(share, 1, max(1, num_samples // rule.DISCRETE_UPDATES)).astype(int)
+        share = jnp.maximum(share, self._steps_per_update(loop))
         every = int(share) if is_concrete(share) else share
         gamma = jnp.minimum(loop.rate * every, rule.LARGEST_GAIN) / (1 + most)
         updates = num_samples / every
@@ -250,6 +252,14 @@ class Discrete:
             "history_average": True,
             "bend": "sites",
         }
+
+    def _steps_per_update(self, loop: SiteLoop) -> int:
+        """The steps per update of the history that keep its features cheap."""
+        kernel = getattr(kernels, self.kernel)
+        sites = Sites(
+            jnp.sum, self.space, kernel.guide, self.feature, self.differences, bend="sites"
+        )
+        return sites.steps_per_update(jnp.asarray(loop.factors), kernel.sweeps)
 
     def build(
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any

@@ -72,4 +72,4 @@ def check(step_size: float | Array, adjusted: bool = True) -> None:
     check_flag("adjusted", adjusted)
 
 
-dlp = SiteAlgorithm("dlp", "gradient", build_kernel, check)
+dlp = SiteAlgorithm("dlp", "gradient", build_kernel, check, sweeps=True)

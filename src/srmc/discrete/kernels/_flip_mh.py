@@ -14,11 +14,10 @@ def build_kernel() -> Transition:
     def kernel(rng_key: PRNGKey, state: SiteState, view: View) -> tuple[SiteState, SiteInfo]:
         site_key, value_key, accept_key = jax.random.split(rng_key, 3)
         space, x = view.space, state.position
-        labels = space.labels(x)
-        site = jax.random.randint(site_key, (), 0, len(labels))
+        site = jax.random.randint(site_key, (), 0, space.num_sites(x))
         offset = jax.random.randint(value_key, (), 1, space.num_values)
-        y = space.place(x, site, (labels[site] + offset) % space.num_values)
-        proposed = SiteState(y, view.look(y))
+        value = (space.label(x, site) + offset) % space.num_values
+        proposed = SiteState(*view.visit(x, state.local, site, value))
         here, there = (view.bend(s.position, s.local, site).logdensity for s in (state, proposed))
         log_proposal = -jnp.log(jnp.asarray(space.num_neighbours(x), x.dtype))
         evaluations = view.evaluations(x)[0]

@@ -35,38 +35,31 @@ def build_kernel() -> Transition:
         site = state.site
         if scan == "random":
             site = jax.random.randint(site_key, (), 0, num_sites)
-        states, seen = _candidates(state, view, site)
-        bend = lambda x, local: view.bend(x, local, site)
-        logdensity = jax.vmap(bend)(states, seen).logdensity
+        held, count = view.space.label(x, site), view.space.num_values
+        values = (held + jnp.arange(count)) % count
+        states, seen = jax.vmap(lambda k: view.visit(x, state.local, site, k))(values[1:])
+        bend = lambda x, local: view.bend(x, local, site).logdensity
+        logdensity = _prepend(bend(x, state.local), jax.vmap(bend)(states, seen))
         logits = jnp.where(jnp.isfinite(logdensity), logdensity, -jnp.inf)
         chosen = jax.random.categorical(value_key, logits)
-        position, local = jax.tree.map(lambda leaf: leaf[chosen], (states, seen))
+        # To place the value again is cheaper than to choose among states.
+        position = view.space.place(x, site, values[chosen])
+        local = jax.tree.map(lambda one, more: _prepend(one, more)[chosen], state.local, seen)
         info = SiteInfo(
             acceptance_rate=jnp.ones((), x.dtype),
             is_accepted=jnp.ones((), bool),
             is_finite=jnp.all(jnp.isfinite(logdensity)),
             proposal=position,
             log_proposal=jax.nn.log_softmax(logits)[chosen],
-            evaluations=jnp.asarray((view.space.num_values - 1) * view.evaluations(x)[0]),
+            evaluations=jnp.asarray((count - 1) * view.evaluations(x)[0]),
         )
         return GibbsState(position, local, (site + 1) % num_sites), info
 
     return kernel
 
 
-def _candidates(state: GibbsState, view: View, site: Int[Array, ""]) -> tuple[Array, Local]:
-    """The current position and those with other values at a site, and what is known of each."""
-    space, x = view.space, state.position
-    label, values = space.labels(x)[site], space.num_values
-    others = (label + jnp.arange(1, values)) % values
-    states = jax.vmap(lambda k: space.place(x, site, k))(others)
-    seen = jax.vmap(view.look)(states)
-
-    def prepend(one: Array, more: Array) -> Array:
-        return jnp.concatenate([one[None], more])
-
-    stacked: tuple[Array, Local] = jax.tree.map(prepend, (x, state.local), (states, seen))
-    return stacked
+def _prepend(one: Array, more: Array) -> Array:
+    return jnp.concatenate([one[None], more])
 
 
 def check(scan: str = "random") -> None:

@@ -89,6 +89,8 @@ class SiteAlgorithm:
     check
         Refuses bad arguments; its signature lists what the kernel takes besides key, state and
         view.
+    sweeps
+        Whether a step may change all sites, not only a few.
     """
 
     name: str
@@ -96,6 +98,7 @@ class SiteAlgorithm:
     build_kernel: Callable[[], Transition]
     check: Callable[..., None]
     init: Callable[[Array, View], KernelState] = init
+    sweeps: bool = False
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The kernel's arguments by name, checked."""
