@@ -77,7 +77,7 @@ def test_gradients_of_a_gaussian_run_are_few():
     _, report = srmc.rebalance(
         x, lambda v: -PRECISION @ v, logdensity_fn=lambda v: -0.5 * v @ PRECISION @ v, report=True
     )
-    assert report.form == "full, order 5"
+    assert report.form == "full, order 9"
     assert report.gradients < 2.5 * len(x)  # one of them for the scores, which were not given
     assert report.left.shift < 0.2
 

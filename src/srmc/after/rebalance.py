@@ -95,15 +95,16 @@ def rebalance(
         The fields along which draws move. "auto" starts with the richest that dimensions and
         draws allow, and takes fewer if the iteration does not converge: "products" (as "full", and
         products of two coordinates along each), "full" (affine maps and Hermite polynomials of each
-        coordinate up to order 5), "affine", "diagonal" (as "full", with scalings of the whitened
-        coordinates in place of all linear maps), "scale", "shift".
+        coordinate up to order 5; "auto" takes them up to 9 near a Gaussian), "affine", "diagonal"
+        (as "full", with scalings of the whitened coordinates in place of all linear maps), "scale",
+        "shift".
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
     cost
         The number of gradients that the draws took, all chains together, if it is known. Then at
-        most half as many are spent here, and only where that is expected to lower the errors more
-        than as many further draws would.
+        most 30% of it is spent here, 60% near a Gaussian, and only where that is expected to lower
+        the errors more than as many further draws would.
     report
         Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
     progress

@@ -1,0 +1,104 @@
+"""What rebalancing may spend, and what it does not evaluate twice."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import srmc
+from srmc.after.assumption import _clenshaw_curtis
+from srmc.after.batched import Batched
+from srmc.after.choose import DECLINED
+
+NUM_DRAWS = 1000
+
+
+def gaussian(x):
+    return -0.5 * jnp.sum((x - 1) ** 2 / jnp.array([1.0, 4.0, 0.25]))
+
+
+def two_modes(x):
+    return jnp.sum(jnp.logaddexp(-0.5 * (x - 3) ** 2, -0.5 * (x + 3) ** 2))
+
+
+def rebalanced(draws, logdensity, **keywords):
+    score = jax.grad(logdensity)
+    return srmc.rebalance(
+        draws,
+        score,
+        scores=np.asarray(jax.vmap(score)(jnp.asarray(draws))),
+        logdensity_fn=logdensity,
+        report=True,
+        progress=False,
+        **keywords,
+    )
+
+
+def draws_of_gaussian():
+    z = np.random.default_rng(0).normal(size=(NUM_DRAWS, 3))
+    return 1 + z * np.array([1.0, 2.0, 0.5])
+
+
+def draws_of_modes():
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(NUM_DRAWS, 3)) + 3 * rng.choice([-1, 1], (NUM_DRAWS, 3))
+
+
+def test_little_is_spent_on_cheap_draws_near_a_gaussian():
+    draws = draws_of_gaussian()
+    moved, report = rebalanced(draws, gaussian, cost=NUM_DRAWS)
+    assert report.form == "full, order 9"
+    assert report.cost == report.gradients + report.densities / 2
+    assert report.cost <= 0.6 * NUM_DRAWS + 32  # an iteration may end just beyond
+    assert np.max(np.abs(moved.mean(axis=0) - 1)) < 0.02
+    _, unbounded = rebalanced(draws, gaussian)
+    assert report.gradients < unbounded.gradients
+
+
+def test_cheap_draws_stay_where_features_explain_little():
+    """That is decided without a gradient, and is no reason to warn."""
+    draws = draws_of_modes()
+    moved, report = rebalanced(draws, two_modes, cost=NUM_DRAWS)
+    assert report.form == "none"
+    assert report.reason == DECLINED
+    assert report.cost == 0
+    np.testing.assert_array_equal(moved, draws)
+
+
+@pytest.mark.parametrize("per_draw", [3, 10, 30])
+def test_a_budget_is_kept_over_all_forms(per_draw):
+    cost = per_draw * NUM_DRAWS
+    _, report = rebalanced(draws_of_modes(), two_modes, cost=cost)
+    assert report.cost <= 0.3 * cost + 400  # the checks are not foreseen
+
+
+def test_each_chain_has_its_share_of_the_budget():
+    draws = draws_of_gaussian().reshape(2, NUM_DRAWS // 2, 3)
+    score = jax.grad(gaussian)
+    scores = np.asarray(jax.vmap(jax.vmap(score))(jnp.asarray(draws)))
+    _, reports = srmc.rebalance(
+        draws, score, scores, False, logdensity_fn=gaussian, cost=4.0 * NUM_DRAWS, report=True
+    )
+    assert all(report.cost <= 0.6 * 2 * NUM_DRAWS for report in reports)
+
+
+@pytest.mark.parametrize("cost", [0, -1.0, np.nan, np.inf])
+def test_a_cost_is_positive_and_finite(cost):
+    with pytest.raises(ValueError, match="cost must be"):
+        rebalanced(draws_of_gaussian(), gaussian, cost=cost)
+
+
+def test_repeated_draws_are_evaluated_once():
+    x = np.repeat(np.arange(6.0).reshape(3, 2), [3, 1, 2], axis=0)
+    function = Batched("f", jnp.sum, x[None], ())
+    np.testing.assert_array_equal(function(x), x.sum(axis=1))
+    assert function.count == 3
+
+
+@pytest.mark.parametrize("intervals", [2, 4, 8, 16])
+def test_rules_integrate_polynomials(intervals):
+    nodes, weights = _clenshaw_curtis(intervals)
+    for power in range(intervals + 1):
+        np.testing.assert_allclose(weights @ nodes**power, 1 / (power + 1), rtol=1e-12)
+    if intervals > 2:
+        np.testing.assert_allclose(nodes[::2], _clenshaw_curtis(intervals // 2)[0], atol=1e-15)
