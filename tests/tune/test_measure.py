@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.bench import noharm
+from srmc.bench import cases
 from srmc.bench.study import study
 from srmc.tune import measure
 from srmc.tune.settings import settings
@@ -122,7 +122,7 @@ def test_draws_that_overflowed_leave_repellence_off():
 
 def test_auto_beats_the_plain_kernel_on_a_logistic_posterior():
     """A short study: the errors of both moments fall."""
-    case = noharm.CASES["mala"]._replace(num_warmup=4000, num_samples=10_000)
+    case = cases.CASES["mala"]._replace(num_warmup=4000, num_samples=10_000)
     row = study(srmc.targets.logistic(50, 4), case, replicates=24, beside=False)
     assert row["errors"]["repelled"]["mean"]["ratio"] < 0.4
     assert row["errors"]["repelled"]["second"]["ratio"] < 0.7

@@ -6,18 +6,12 @@ from typing import Any
 
 import optax
 
+from srmc.bench.cases import CASES
 from srmc.bench.rebalance import compare, find_rebalanced_truth, plain_runs
-from srmc.bench.study import Alpha, Case, find_truth, flatten, study
+from srmc.bench.study import Alpha, find_truth, flatten, study
 from srmc.bench.targets import TARGETS
 
 LARGEST = 256  # dimensions up to which all functionals are measured
-CASES = {
-    "mh": Case("mh", 5000, 20_000),
-    "mala": Case("mala", 5000, 20_000),
-    "hmc": Case("hmc", 1000, 1000),
-    "jittered_hmc": Case("jittered_hmc", 1000, 1000),
-    "nuts": Case("nuts", 1000, 1000),
-}
 
 
 def noharm(

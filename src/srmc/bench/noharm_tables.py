@@ -7,6 +7,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc.bench.cases import CASES
 from srmc.bench.cells import LEFT, cell, geometric_mean
 
 _FUNCTIONALS = ("mean", "second", "radius", "covariance", "quantile", "tail")
@@ -90,6 +91,8 @@ def noharm_table(rows: list[dict[str, Any]]) -> Table:
 def noharm_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown, with the shift alone, the paper's settings and control variates."""
     sides = {
+        "rebalanced": "Rebalanced, its gradients and densities charged",
+        "zv2 beside": "Control variates of second order on the draws that are rebalanced",
         "repelled": 'Repelled, `alpha="auto"`',
         "shift": "The shift alone",
         "paper": "The paper's settings (alpha = 1, rho = 0.6, tilt, fixed frame)",
@@ -107,7 +110,8 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
         "off, all plain draws are used (the scores that random-walk Metropolis evaluates in "
         "warm-up are then not charged). For random-walk Metropolis two densities count as one "
         "gradient. Second moments of Student-t with 3 degrees of freedom have errors of infinite "
-        "variance.",
+        "variance. Rebalanced runs are shorter by what rebalancing costs; their rows are "
+        "those of `srmc bench rebalance`, which has more of them (rebalance-results.md).",
         "",
     ]
     for (alpha, chains, dtype, seed), mine in _groups(rows):
@@ -146,6 +150,32 @@ def noharm_page(rows: list[dict[str, Any]]) -> str:
                     )
                     parts += [wide, "", *medians, ""]
     return "\n".join(parts)
+
+
+def with_rebalanced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, with the columns of those of `srmc bench rebalance` that are of the same runs.
+
+    These may have another number of replicates.
+    """
+    place = lambda row: (row["target"], row["kernel"], row["chains"], row["seed"])
+    more = {
+        place(row): row["errors"]
+        for row in rows
+        if row.get("draws") == CASES[row["kernel"]].num_samples
+    }
+    out = []
+    for row in rows:
+        if "alpha" not in row:
+            continue
+        found = more.get(place(row)) if row["alpha"] == "auto" else None
+        if found is not None:
+            both = {
+                "rebalanced": found["rebalanced, equal cost"],
+                "zv2 beside": found["control variates"],
+            }
+            row = row | {"errors": row["errors"] | both}
+        out.append(row)
+    return out
 
 
 def _groups(

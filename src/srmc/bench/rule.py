@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from srmc.bench.noharm import CASES
+from srmc.bench.cases import CASES
 from srmc.bench.study import study
 from srmc.bench.targets import TARGETS
 from srmc.tune import rule as constants

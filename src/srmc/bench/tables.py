@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from srmc.bench.cells import LEFT, cell
-from srmc.bench.noharm_tables import noharm_page
+from srmc.bench.noharm_tables import noharm_page, with_rebalanced
 from srmc.bench.rebalance_tables import rebalance_page, rule_page
 from srmc.bench.stopping import FIRST
 from srmc.bench.theory import slope
@@ -197,7 +197,7 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """Title and Markdown for the rows of any benchmark."""
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
-    if "rebalancing_gradients_per_draw" in rows[0]:
+    if all("rebalancing_gradients_per_draw" in row for row in rows):
         return "Rebalanced over plain draws", rebalance_page(rows)
     if "fixed_length" in rows[0]:
         return "Coverage of runs that end at a stated error", stopping_page(rows)
@@ -205,7 +205,8 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
         return "How much the constants of the tuning matter", rule_page(rows)
     if "draws_per_chain" in rows[0]:
         return "Coverage of 95% intervals", coverage_page(rows)
-    return "Errors of repelled kernels relative to plain ones", noharm_page(rows)
+    title = "Errors of rebalanced and repelled kernels relative to plain ones"
+    return title, noharm_page(with_rebalanced(rows))
 
 
 def theory_table(record: dict[str, Any]) -> Table:
