@@ -65,6 +65,12 @@ def test_cheap_draws_stay_where_features_explain_little():
     np.testing.assert_array_equal(moved, draws)
 
 
+def test_a_form_that_is_asked_for_is_worth_its_cost():
+    _, report = rebalanced(draws_of_modes(), two_modes, cost=1.0, form="affine")
+    assert report.form == "full"
+    assert report.iterations > 0
+
+
 @pytest.mark.parametrize("per_draw", [3, 10, 30])
 def test_a_budget_is_kept_over_all_forms(per_draw):
     cost = per_draw * NUM_DRAWS

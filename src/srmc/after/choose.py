@@ -101,14 +101,16 @@ def choose(
         count = len(part.x)
         if thinned:
             count = _again(candidate, part.chains, expected, foresee, budget.cost)
-        iterations = min(ITERATIONS, budget.left(expected, most) // count)
-        if form == "auto" and iterations < fewest:
+        iterations = ITERATIONS
+        if form == "auto":
+            iterations = int(min(ITERATIONS, budget.left(expected, most) / count))
+        if iterations < fewest:
             reasons.append(f"{candidate} was too expensive")
             continue
         tried = True
         if not is_sound() and form == "auto":
             return None, ""
-        solved = solve(at, candidate, part.x, part.s, score, count, foresee, int(iterations))
+        solved = solve(at, candidate, part.x, part.s, score, count, foresee, iterations)
         farthest = _farthest(at, solved, part.x)
         if form != "auto" or (solved.reduction < CONVERGED and farthest < bound):
             return Choice(candidate, solved, expected), "; ".join(reasons)
