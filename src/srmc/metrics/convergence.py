@@ -62,9 +62,7 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
 
 def _normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
     flat = x.reshape(-1, x.shape[2])
-    ranks = np.empty(flat.shape)
-    for column, out in zip(flat.T, ranks.T, strict=True):
-        out[:] = _ranks(column)
+    ranks = np.stack([_ranks(column) for column in flat.T], axis=1)
     scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
     return scores.reshape(x.shape)
 
