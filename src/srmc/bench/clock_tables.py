@@ -21,6 +21,7 @@ CALLS = (
     ("nutpie", "first"),
     ("nutpie", "second"),
 )
+UNIT = ("BlackJAX", "first")
 VARIANTS = ("BlackJAX", "plain", "repelled", "gradients alone")
 
 
@@ -28,16 +29,20 @@ def of_kind(rows: list[Row], kind: str) -> list[Row]:
     return [row for row in rows if row["kind"] == kind]
 
 
-def call_lines(rows: list[Row]) -> list[list[str]]:
-    """A heading, and a line per model, with the times of whole calls over BlackJAX's first."""
+def call_lines(rows: list[Row], clock: str = "") -> list[list[str]]:
+    """A heading, and a line per model, with the times of whole calls over BlackJAX's first.
+
+    `clock` is "cpu_" for the time of the processor.
+    """
     found = of_kind(rows, "call")
     there = [pair for pair in CALLS if pair in {(r["library"], r["call"]) for r in found}]
+    there.remove(UNIT)
     lines = [["model", "d", "BlackJAX, s", *(f"{library}, {call}" for library, call in there)]]
     for model in dict.fromkeys(row["model"] for row in found):
         mine = {(r["library"], r["call"]): r for r in found if r["model"] == model}
-        unit = mine["BlackJAX", "first"]
-        cells = [f"{mine[pair]['ratio']:.2f}" if pair in mine else "–" for pair in there]
-        lines.append([model, str(unit["dim"]), f"{unit['seconds']:.1f}", *cells])
+        unit = mine[UNIT]
+        cells = [f"{mine[pair][clock + 'ratio']:.2f}" if pair in mine else "–" for pair in there]
+        lines.append([model, str(unit["dim"]), f"{unit[clock + 'seconds']:.1f}", *cells])
     return lines
 
 
@@ -58,12 +63,12 @@ def step_lines(rows: list[Row]) -> list[list[str]]:
 
 def memory_lines(rows: list[Row]) -> list[list[str]]:
     """A heading, and a line per size, with the peak of memory of a run."""
-    lines = [["d", "steps per chain", "kept", "size of it, MB", "peak of the run, MB", "seconds"]]
+    lines = [["d", "kernel", "steps per chain", "kept", "size of it, MB", "peak, MB", "seconds"]]
     for row in of_kind(rows, "memory"):
         steps = f"{row['warmup']} + {row['samples']}"
         peak = row["megabytes"] - row["megabytes_before"]
         sizes = [f"{row['kept_megabytes']:.3g}", f"{peak:.0f}", f"{row['seconds']:.1f}"]
-        lines.append([f"{row['dim']:,}", steps, row["keep"], *sizes])
+        lines.append([f"{row['dim']:,}", row["kernel"], steps, row["keep"], *sizes])
     return lines
 
 
@@ -80,7 +85,8 @@ def clock_table(rows: list[Row]) -> Table:
         micro = f"{row['microseconds_per_step']:.0f}e-6"
         out.add_row(row["model"], label, micro, f"{row['ratio']:.2f}")
     for row in of_kind(rows, "memory"):
-        label = f"peak {row['megabytes'] - row['megabytes_before']:.0f} MB, {row['keep']}"
+        label = f"peak {row['megabytes'] - row['megabytes_before']:.0f} MB, "
+        label += f"{row['kernel']}, {row['keep']}"
         out.add_row(f"normal-{row['dim']}", label, f"{row['seconds']:.1f}", "")
     for row in of_kind(rows, "import"):
         out.add_row("", f"import {row['library']}", f"{row['seconds']:.2f}", "")
@@ -94,13 +100,21 @@ def skipped(rows: list[Row]) -> str:
     return f"Not installed, and skipped: {', '.join(names)}." if names else ""
 
 
+def _rounds(rows: list[Row], kind: str) -> str:
+    return "/".join(map(str, sorted({row["rounds"] for row in of_kind(rows, kind)})))
+
+
 def clock_page(rows: list[Row]) -> str:
     """The same as Markdown."""
     imports = ", ".join(f"{r['library']} {r['seconds']:.2f} s" for r in of_kind(rows, "import"))
     parts = [
         "# By the clock",
         "Made by `srmc bench clock`.",
-        "All times of a line were taken in one run, in turn, and are given relative to BlackJAX's.",
+        "All times of a line were taken in turn, in one run, and are given relative to BlackJAX's "
+        f"in the same round: medians over {_rounds(rows, 'call')} rounds of calls and "
+        f"{_rounds(rows, 'step')} of steps. "
+        "Two cores of a virtual machine, on which other programs ran at the same time: seconds are "
+        "longer than on a quiet machine, and ratios of whole calls scatter by about a fifth.",
         f"![Times of calls and of steps over BlackJAX's]({PICTURE})",
         "## Whole calls",
         "Four chains of 1,000 + 1,000 NUTS steps at each library's defaults. The first call of a "
@@ -108,8 +122,12 @@ def clock_page(rows: list[Row]) -> str:
         "process with another seed; for srmc, another one is made in a new process that finds "
         "the compiled programs on disk. The unit is the first call of BlackJAX's window "
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
+        "srmc's calls rebalance their draws and look for trouble, too. "
         "Imports are not included." + (f" They take: {imports}." if imports else ""),
         markdown(call_lines(rows)),
+        "The same in seconds of the processor, of all threads, which other programs on the "
+        "machine change less:",
+        markdown(call_lines(rows, "cpu_")),
         skipped(rows),
         "## Single steps",
         "Four chains, in lockstep, with the parameters that warm-up found; HMC takes 10 leapfrog "
@@ -124,7 +142,13 @@ def clock_page(rows: list[Row]) -> str:
             "## Memory",
             "`srmc.sample` on independent normal coordinates, four chains, in a process of its "
             "own: the size of what is kept, and the peak of the process's memory above that of "
-            "JAX and srmc before the run.",
+            "JAX and srmc before the run. The compiler alone takes several hundred MB. Draws that "
+            "are kept are rebalanced in 10 and in 1,000 dimensions, with several copies of draws "
+            "and scores in double precision. In 100,000, and where only moments are kept, draws "
+            "are repelled as they are made, and the peak is that of warm-up, which measures the "
+            "loop on late draws of each chain and their scores. HMC is run there, for fewer "
+            "steps: BlackJAX's NUTS copies what it stores of its trajectory at each leapfrog "
+            "step, and had not done 400 steps after two minutes.",
             markdown(memory_lines(rows)),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"

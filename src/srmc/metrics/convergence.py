@@ -73,8 +73,8 @@ def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     if np.isnan(x).any():
         return np.full(x.shape, np.nan)
     ordered = np.sort(x)
-    sides = (np.searchsorted(ordered, x, side) for side in ("left", "right"))
-    ranks: np.ndarray = (sum(sides) + 1) / 2
+    ends = np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right")
+    ranks: np.ndarray = (ends + 1) / 2
     return ranks
 
 
