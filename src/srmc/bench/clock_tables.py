@@ -154,39 +154,59 @@ def clock_page(rows: list[Row]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+COLOURS = {"BlackJAX": "C7", "srmc": "C3", "NumPyro": "C0", "nutpie": "C2"}
+MARKERS = {"first": "o", "second": "s", "new process": "D"}
+
+
 def draw_clock(rows: list[Row], folder: Path) -> None:
     """Calls on the left, steps on the right, over BlackJAX's, on a log scale."""
     from matplotlib.figure import Figure
 
-    panels = (
-        ("whole calls over BlackJAX's first", *_call_series(rows)),
-        ("steps over BlackJAX's", *_step_series(rows)),
-    )
-    height = max(len(labels) for _, labels, _ in panels)
-    figure = Figure(figsize=(11, 1.6 + 0.28 * height), layout="constrained")
-    for axes, (title, labels, series) in zip(figure.subplots(1, 2), panels, strict=True):
-        for (name, ratios), marker in zip(series.items(), "os^Dv<>px", strict=False):
-            axes.plot(ratios, range(len(labels)), marker, alpha=0.8, label=name)
-        axes.axvline(1.0, color="0.5", linewidth=1)
+    panels = (_of_calls(rows), _of_steps(rows))
+    height = max(len(points) for points in panels)
+    figure = Figure(figsize=(11, 2.2 + 0.3 * height), layout="constrained")
+    titles = ("whole calls: time over BlackJAX's first call", "steps: time over BlackJAX's step")
+    for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
+        shown = set()
+        for place, found in enumerate(points.values()):
+            for label, (ratio, style) in found.items():
+                name = label if label not in shown else None
+                axes.plot([ratio], [place], linestyle="", label=name, **style)
+                shown.add(label)
+        axes.axvline(1.0, color="0.6", linewidth=1, zorder=0)
         axes.set_xscale("log")
-        axes.set_yticks(range(len(labels)), labels, fontsize=8)
-        axes.invert_yaxis()
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_yticks(range(len(points)), list(points), fontsize=9)
+        axes.set_ylim(len(points) - 0.5, -0.5)
         axes.grid(alpha=0.3)
-        axes.set_title(title, fontsize=9)
-        axes.legend(fontsize=7)
+        axes.set_title(title, fontsize=10)
+        axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
     figure.savefig(folder / PICTURE, dpi=120)
 
 
-def _call_series(rows: list[Row]) -> tuple[list[str], dict[str, list[float]]]:
-    head, *lines = call_lines(rows)
-    columns = list(zip(*(line[3:] for line in lines), strict=True))
-    numbers = lambda column: [float(x) if x != "–" else float("nan") for x in column]
-    series = {name: numbers(column) for name, column in zip(head[3:], columns, strict=True)}
-    return [line[0] for line in lines], series
+Points = dict[str, dict[str, tuple[float, dict[str, Any]]]]  # ratio and style, by line and label
 
 
-def _step_series(rows: list[Row]) -> tuple[list[str], dict[str, list[float]]]:
-    _, *lines = step_lines(rows)
-    columns = zip(*(line[5:8] for line in lines), strict=True)
-    series = {n: list(map(float, c)) for n, c in zip(VARIANTS[1:], columns, strict=True)}
-    return [f"{line[0]}, {line[2]}" for line in lines], series
+def _of_calls(rows: list[Row]) -> Points:
+    points: Points = {}
+    for row in of_kind(rows, "call"):
+        colour = COLOURS[row["library"]]
+        filled = colour if row["call"] == "first" else "none"
+        style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}
+        label = f"{row['library']}, {row['call']}"
+        points.setdefault(row["model"], {})[label] = row["ratio"], style
+    return points
+
+
+def _of_steps(rows: list[Row]) -> Points:
+    styles: dict[str, dict[str, Any]] = {
+        "plain": {"marker": "o", "color": "C3", "markerfacecolor": "none"},
+        "repelled": {"marker": "o", "color": "C3"},
+        "gradients alone": {"marker": "|", "color": "0.3", "markersize": 10},
+    }
+    points: Points = {}
+    for row in of_kind(rows, "step"):
+        if row["variant"] in styles:
+            line = points.setdefault(f"{row['model']}, {row['kernel']}", {})
+            line[row["variant"]] = row["ratio"], styles[row["variant"]]
+    return points
