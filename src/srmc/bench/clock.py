@@ -26,9 +26,6 @@ KERNELS = ("nuts", "hmc", "mala")
 # 100,000 dimensions 400 steps take longer than all else here.
 MEMORY = {10: ("nuts", Size()), 1000: ("nuts", Size()), 100_000: ("hmc", Size(200, 200))}
 LEAPFROGS = 10
-# One call evaluates the gradients of all steps so many times: those of 200 steps of eight schools
-# take no longer than the call itself.
-TIMES = 10
 
 
 def clock(
@@ -123,7 +120,7 @@ def _child(asked: dict[str, Any], programs: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     ran = subprocess.run(
         [sys.executable, "-m", "srmc.bench.clock_calls", json.dumps(asked)],
-        env=environment | {"SRMC_PROGRAMS": programs},
+        env=environment | {"SRMC_PROGRAMS": programs, "OPENBLAS_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -158,11 +155,19 @@ def _steps(model: str, kernel: str, num_steps: int, repeats: int) -> list[dict[s
     count = num_steps
     if kernel != "mala":
         count = _gradients_in_turn(theirs, positions, num_steps)
-    alone = _gradients_alone(logp, positions, TIMES * count)
-    programs["gradients alone"] = alone, seconds_of(alone)
+    alone = _gradients_alone(logp, positions)
+    compile_seconds = seconds_of(lambda: alone(count))
+    # As long as the steps take: a shorter run is no longer than the call of its program, and of
+    # long and short ones, long ones are interrupted more often by what else the machine does.
+    unit, once = (
+        min(seconds_of(run) for _ in range(3))
+        for run in (programs["BlackJAX"][0], lambda: alone(count))
+    )
+    times = max(1, round(unit / once))
+    programs["gradients alone"] = lambda: alone(times * count), compile_seconds
     *found, last = timed(kernel, programs, num_steps, repeats)
     for name in ("microseconds_per_step", "ratio", "ratio_quartiles"):
-        last[name] = (np.array(last[name]) / TIMES).tolist()
+        last[name] = (np.array(last[name]) / times).tolist()
     about = {"kind": "step", "model": model, "dim": start.size, "rounds": repeats}
     return [about | row | {"gradients_per_step": count / num_steps} for row in (*found, last)]
 
@@ -182,18 +187,18 @@ def _gradients_in_turn(algorithm: Any, starts: Starts, num_steps: int) -> int:
     return int(run(jax.vmap(algorithm.init)(starts)))
 
 
-def _gradients_alone(logp: LogDensity, starts: Starts, count: int) -> Callable[[], Array]:
+def _gradients_alone(logp: LogDensity, starts: Starts) -> Callable[[int], Array]:
     """A run that does nothing but evaluate so many values and gradients per chain."""
 
     @jax.jit
-    def run(x: Starts) -> Array:
-        def one(x: Starts, _: None) -> tuple[Starts, None]:
+    def run(x: Starts, count: int) -> Array:
+        def one(_: Array, x: Starts) -> Starts:
             value, gradient = jax.vmap(jax.value_and_grad(logp))(x)
-            return x + 1e-12 * (gradient + value[:, None]), None
+            return x + 1e-12 * (gradient + value[:, None])
 
-        return jax.lax.scan(one, x, None, length=count)[0]
+        return jax.lax.fori_loop(0, count, one, x)
 
-    return lambda: run(starts)
+    return lambda count: run(starts, count)
 
 
 def _memory() -> Iterator[dict[str, Any]]:
