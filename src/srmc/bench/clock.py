@@ -194,9 +194,11 @@ def _gradients_alone(logp: LogDensity, starts: Starts) -> Callable[[int], Array]
     def run(x: Starts, count: int) -> Array:
         def one(_: Array, x: Starts) -> Starts:
             value, gradient = jax.vmap(jax.value_and_grad(logp))(x)
-            return x + 1e-12 * (gradient + value[:, None])
+            moved: Starts = x + 1e-12 * (gradient + value[:, None])
+            return moved
 
-        return jax.lax.fori_loop(0, count, one, x)
+        last: Array = jax.lax.fori_loop(0, count, one, x)
+        return last
 
     return lambda count: run(starts, count)
 

@@ -1,7 +1,7 @@
 """Table, page and picture of `srmc bench clock`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -123,6 +123,8 @@ def clock_page(rows: list[Row]) -> str:
         "the compiled programs on disk. The unit is the first call of BlackJAX's window "
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
         "srmc's calls rebalance their draws and look for trouble, too. "
+        "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`); on this busy machine, two that "
+        "waited for each other took more of the processor than all else in srmc's second call. "
         "Imports are not included." + (f" They take: {imports}." if imports else ""),
         markdown(call_lines(rows)),
         "The same in seconds of the processor, of all threads, which other programs on the "
@@ -154,59 +156,72 @@ def clock_page(rows: list[Row]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-COLOURS = {"BlackJAX": "C7", "srmc": "C3", "NumPyro": "C0", "nutpie": "C2"}
+COLOURS = {"srmc": "C3", "BlackJAX": "0.4", "NumPyro": "C0", "nutpie": "C2"}
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 MARKERS = {"first": "o", "second": "s", "new process": "D"}
+STYLES: dict[str, dict[str, Any]] = {
+    "plain": {"marker": "o", "color": "C3", "markerfacecolor": "none"},
+    "repelled": {"marker": "o", "color": "C3"},
+    "gradients alone": {"marker": "|", "color": "0.3", "markersize": 10},
+}
+
+
+class Point(NamedTuple):
+    """A point of the picture: its ratio, its line, its name in the legend, and its look."""
+
+    ratio: float
+    line: str
+    name: str
+    style: dict[str, Any]
+    lower: float = 0.0  # by so much of a line, so that points of several libraries do not overlap
 
 
 def draw_clock(rows: list[Row], folder: Path) -> None:
     """Calls on the left, steps on the right, over BlackJAX's, on a log scale."""
     from matplotlib.figure import Figure
 
-    panels = (_of_calls(rows), _of_steps(rows))
-    height = max(len(points) for points in panels)
-    figure = Figure(figsize=(11, 2.2 + 0.3 * height), layout="constrained")
+    panels = _of_calls(rows), _of_steps(rows)
+    height = max(len({point.line for point in points}) for points in panels)
+    figure = Figure(figsize=(11, 2.4 + 0.3 * height), layout="constrained")
     titles = ("whole calls: time over BlackJAX's first call", "steps: time over BlackJAX's step")
     for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
-        shown = set()
-        for place, found in enumerate(points.values()):
-            for label, (ratio, style) in found.items():
-                name = label if label not in shown else None
-                axes.plot([ratio], [place], linestyle="", label=name, **style)
-                shown.add(label)
+        lines = list(dict.fromkeys(point.line for point in points))
+        for name in dict.fromkeys(point.name for point in points):
+            mine = [point for point in points if point.name == name]
+            places = [lines.index(point.line) + point.lower for point in mine]
+            ratios = [point.ratio for point in mine]
+            axes.plot(ratios, places, linestyle="", label=name, **mine[0].style)
         axes.axvline(1.0, color="0.6", linewidth=1, zorder=0)
         axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        axes.set_xticks([tick for tick in TICKS if low <= tick <= high])
+        axes.set_xticks([], minor=True)
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_yticks(range(len(points)), list(points), fontsize=9)
-        axes.set_ylim(len(points) - 0.5, -0.5)
-        axes.grid(alpha=0.3)
+        axes.set_yticks(range(len(lines)), lines, fontsize=9)
+        axes.set_ylim(len(lines) - 0.5, -0.5)
+        axes.grid(axis="x", alpha=0.3)
+        for place in range(1, len(lines)):
+            axes.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
         axes.set_title(title, fontsize=10)
         axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
     figure.savefig(folder / PICTURE, dpi=120)
 
 
-Points = dict[str, dict[str, tuple[float, dict[str, Any]]]]  # ratio and style, by line and label
-
-
-def _of_calls(rows: list[Row]) -> Points:
-    points: Points = {}
-    for row in of_kind(rows, "call"):
-        colour = COLOURS[row["library"]]
-        filled = colour if row["call"] == "first" else "none"
-        style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}
-        label = f"{row['library']}, {row['call']}"
-        points.setdefault(row["model"], {})[label] = row["ratio"], style
+def _of_calls(rows: list[Row]) -> list[Point]:
+    points = []
+    for place, (library, colour) in enumerate(COLOURS.items()):
+        for row in (row for row in of_kind(rows, "call") if row["library"] == library):
+            filled = colour if row["call"] == "first" else "none"
+            style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}
+            name, lower = f"{library}, {row['call']}", 0.2 * (place - 1.5)
+            points.append(Point(row["ratio"], f"{row['model']}", name, style, lower))
     return points
 
 
-def _of_steps(rows: list[Row]) -> Points:
-    styles: dict[str, dict[str, Any]] = {
-        "plain": {"marker": "o", "color": "C3", "markerfacecolor": "none"},
-        "repelled": {"marker": "o", "color": "C3"},
-        "gradients alone": {"marker": "|", "color": "0.3", "markersize": 10},
-    }
-    points: Points = {}
-    for row in of_kind(rows, "step"):
-        if row["variant"] in styles:
-            line = points.setdefault(f"{row['model']}, {row['kernel']}", {})
-            line[row["variant"]] = row["ratio"], styles[row["variant"]]
-    return points
+def _of_steps(rows: list[Row]) -> list[Point]:
+    return [
+        Point(row["ratio"], f"{row['model']}, {row['kernel']}", name, style)
+        for name, style in STYLES.items()
+        for row in of_kind(rows, "step")
+        if row["variant"] == name
+    ]
