@@ -217,14 +217,18 @@ def _memory() -> Iterator[dict[str, Any]]:
 
 
 def _imports() -> list[dict[str, Any]]:
-    """The seconds that a new process takes to import a library."""
+    """The seconds of the processor that a new process takes to import a library.
+
+    A first process may compile to bytecode, and does not count.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     rows = []
     for library in ("jax", "blackjax", "srmc", "numpyro", "nutpie"):
         if library in map(str.lower, missing()):
             continue
-        script = f"import time; t = time.perf_counter(); import {library}; "
-        script += "print(time.perf_counter() - t)"
-        command = [sys.executable, "-c", script]
-        times = [float(subprocess.check_output(command, text=True)) for _ in range(3)]
+        script = f"import time; t = time.process_time(); import {library}; "
+        command = [sys.executable, "-c", script + "print(time.process_time() - t)"]
+        run = functools.partial(subprocess.check_output, command, env=environment, text=True)
+        _, *times = [float(run()) for _ in range(6)]
         rows.append({"kind": "import", "library": library, "seconds": float(np.median(times))})
     return rows

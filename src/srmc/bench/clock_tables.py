@@ -125,7 +125,8 @@ def clock_page(rows: list[Row]) -> str:
         "srmc's calls rebalance their draws and look for trouble, too. "
         "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`); on this busy machine, two that "
         "waited for each other took more of the processor than all else in srmc's second call. "
-        "Imports are not included." + (f" They take: {imports}." if imports else ""),
+        "Imports are not included."
+        + (f" They take, of the processor: {imports}." if imports else ""),
         markdown(call_lines(rows)),
         "The same in seconds of the processor, of all threads, which other programs on the "
         "machine change less:",
