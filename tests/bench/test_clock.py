@@ -29,7 +29,8 @@ def test_libraries_that_are_absent_are_named(tmp_path):
     names = ("BlackJAX", "plain", "repelled", "gradients alone")
     steps = [
         {"kind": "step", "model": "m", "dim": 3, "kernel": "nuts", "variant": name}
-        | {"microseconds_per_step": 1.0, "ratio": 1.0, "gradients_per_step": 7.0, "rounds": 9}
+        | {"microseconds_per_step": 1.0, "cpu_microseconds_per_step": 1.0, "rounds": 9}
+        | {"ratio": 1.0, "cpu_ratio": 1.0, "gradients_per_step": 7.0}
         for name in names
     ]
     memory = {"kind": "memory", "dim": 10, "kernel": "hmc", "keep": "draws"}

@@ -166,8 +166,9 @@ def _steps(model: str, kernel: str, num_steps: int, repeats: int) -> list[dict[s
     times = max(1, round(unit / once))
     programs["gradients alone"] = lambda: alone(times * count), compile_seconds
     *found, last = timed(kernel, programs, num_steps, repeats)
-    for name in ("microseconds_per_step", "ratio", "ratio_quartiles"):
-        last[name] = (np.array(last[name]) / times).tolist()
+    for name in ("microseconds_per_step", "ratio"):
+        last[name], last[f"cpu_{name}"] = last[name] / times, last[f"cpu_{name}"] / times
+    last["ratio_quartiles"] = [ratio / times for ratio in last["ratio_quartiles"]]
     about = {"kind": "step", "model": model, "dim": start.size, "rounds": repeats}
     return [about | row | {"gradients_per_step": count / num_steps} for row in (*found, last)]
 

@@ -47,17 +47,17 @@ def call_lines(rows: list[Row], clock: str = "") -> list[list[str]]:
 
 
 def step_lines(rows: list[Row]) -> list[list[str]]:
-    """A heading, and a line per model and kernel, with times per step over BlackJAX's."""
+    """A heading, and a line per model and kernel, with processor times over BlackJAX's."""
     found = of_kind(rows, "step")
     lines = [["model", "d", "kernel", "gradients per step", "BlackJAX, µs", *VARIANTS[1:]]]
     lines[0].append("repelled over plain")
     for model, kernel in dict.fromkeys((row["model"], row["kernel"]) for row in found):
         mine = {r["variant"]: r for r in found if (r["model"], r["kernel"]) == (model, kernel)}
         unit = mine["BlackJAX"]
-        ratios = [mine[name]["ratio"] for name in VARIANTS[1:]]
+        ratios = [mine[name]["cpu_ratio"] for name in VARIANTS[1:]]
         cells = [f"{ratio:.2f}" for ratio in (*ratios, ratios[1] / ratios[0])]
         about = [model, str(unit["dim"]), kernel, f"{unit['gradients_per_step']:.1f}"]
-        lines.append([*about, f"{unit['microseconds_per_step']:.0f}", *cells])
+        lines.append([*about, f"{unit['cpu_microseconds_per_step']:.0f}", *cells])
     return lines
 
 
@@ -133,9 +133,9 @@ def clock_page(rows: list[Row]) -> str:
         markdown(call_lines(rows, "cpu_")),
         skipped(rows),
         "## Single steps",
-        "Four chains, in lockstep, with the parameters that warm-up found; HMC takes 10 leapfrog "
-        "steps. The unit is the same kernel of BlackJAX. `plain` is the kernel that `srmc.sample` "
-        "runs at its defaults, `repelled` what it runs where repellence tunes itself, with one "
+        "Processor times, for four chains in lockstep with the parameters that warm-up found; HMC "
+        "takes 10 leapfrog steps. The unit is the same kernel of BlackJAX. `plain` is the kernel "
+        "that `srmc.sample` runs at its defaults, `repelled` what it runs where repellence tunes itself, with one "
         "history for all chains; `gradients alone` are as many evaluations of the log density and "
         "its gradient as the longest chain of each step takes, and nothing else.",
         markdown(step_lines(rows)),
@@ -184,7 +184,10 @@ def draw_clock(rows: list[Row], folder: Path) -> None:
     panels = _of_calls(rows), _of_steps(rows)
     height = max(len({point.line for point in points}) for points in panels)
     figure = Figure(figsize=(11, 2.4 + 0.3 * height), layout="constrained")
-    titles = ("whole calls: time over BlackJAX's first call", "steps: time over BlackJAX's step")
+    titles = (
+        "whole calls: time over BlackJAX's first call",
+        "steps: processor time over BlackJAX's",
+    )
     for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
         lines = list(dict.fromkeys(point.line for point in points))
         for name in dict.fromkeys(point.name for point in points):
@@ -221,7 +224,7 @@ def _of_calls(rows: list[Row]) -> list[Point]:
 
 def _of_steps(rows: list[Row]) -> list[Point]:
     return [
-        Point(row["ratio"], f"{row['model']}, {row['kernel']}", name, style)
+        Point(row["cpu_ratio"], f"{row['model']}, {row['kernel']}", name, style)
         for name, style in STYLES.items()
         for row in of_kind(rows, "step")
         if row["variant"] == name
