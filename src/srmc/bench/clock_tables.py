@@ -113,9 +113,10 @@ def clock_page(rows: list[Row]) -> str:
         "All times of a line were taken in turn, in one run, and are given relative to BlackJAX's "
         f"in the same round: medians over {_rounds(rows, 'call')} rounds of calls and "
         f"{_rounds(rows, 'step')} of steps. "
-        "Two cores of a virtual machine, on which other programs ran at the same time: seconds are "
-        "longer than on a quiet machine, and ratios of whole calls scatter by about a fifth.",
-        f"![Times of calls and of steps over BlackJAX's]({PICTURE})",
+        "Two cores of a virtual machine, on which other programs ran at the same time: seconds by "
+        "the clock are several times longer than on a quiet machine, and their ratios scatter; "
+        "those of processor time, which the picture shows, do so much less.",
+        f"![Processor times of calls and of steps over BlackJAX's]({PICTURE})",
         "## Whole calls",
         "Four chains of 1,000 + 1,000 NUTS steps at each library's defaults. The first call of a "
         "library is made in a new process and compiles everything; the second follows in the same "
@@ -128,16 +129,15 @@ def clock_page(rows: list[Row]) -> str:
         "Imports are not included."
         + (f" They take, of the processor: {imports}." if imports else ""),
         markdown(call_lines(rows)),
-        "The same in seconds of the processor, of all threads, which other programs on the "
-        "machine change less:",
+        "The same in seconds of the processor, of all threads:",
         markdown(call_lines(rows, "cpu_")),
         skipped(rows),
         "## Single steps",
         "Processor times, for four chains in lockstep with the parameters that warm-up found; HMC "
         "takes 10 leapfrog steps. The unit is the same kernel of BlackJAX. `plain` is the kernel "
-        "that `srmc.sample` runs at its defaults, `repelled` what it runs where repellence tunes itself, with one "
-        "history for all chains; `gradients alone` are as many evaluations of the log density and "
-        "its gradient as the longest chain of each step takes, and nothing else.",
+        "that `srmc.sample` runs at its defaults, `repelled` what it runs where repellence tunes "
+        "itself, with one history for all chains; `gradients alone` are as many evaluations of the "
+        "log density and its gradient as the longest chain of each step takes, and nothing else.",
         markdown(step_lines(rows)),
     ]
     if of_kind(rows, "memory"):
@@ -178,7 +178,7 @@ class Point(NamedTuple):
 
 
 def draw_clock(rows: list[Row], folder: Path) -> None:
-    """Calls on the left, steps on the right, over BlackJAX's, on a log scale."""
+    """Processor times of calls and of steps over BlackJAX's, on a log scale."""
     from matplotlib.figure import Figure
 
     panels = _of_calls(rows), _of_steps(rows)
@@ -208,6 +208,7 @@ def draw_clock(rows: list[Row], folder: Path) -> None:
             axes.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
         axes.set_title(title, fontsize=10)
         axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
+    figure.suptitle("Processor time", fontsize=11)
     figure.savefig(folder / PICTURE, dpi=120)
 
 
@@ -218,7 +219,7 @@ def _of_calls(rows: list[Row]) -> list[Point]:
             filled = colour if row["call"] == "first" else "none"
             style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}
             name, lower = f"{library}, {row['call']}", 0.2 * (place - 1.5)
-            points.append(Point(row["ratio"], f"{row['model']}", name, style, lower))
+            points.append(Point(row["cpu_ratio"], row["model"], name, style, lower))
     return points
 
 
