@@ -185,8 +185,8 @@ def draw_clock(rows: list[Row], folder: Path) -> None:
     height = max(len({point.line for point in points}) for points in panels)
     figure = Figure(figsize=(11, 2.4 + 0.3 * height), layout="constrained")
     titles = (
-        "whole calls: time over BlackJAX's first call",
-        "steps: processor time over BlackJAX's",
+        "whole calls: processor time over that of BlackJAX's first",
+        "steps: processor time over that of BlackJAX's",
     )
     for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
         lines = list(dict.fromkeys(point.line for point in points))
@@ -208,7 +208,6 @@ def draw_clock(rows: list[Row], folder: Path) -> None:
             axes.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
         axes.set_title(title, fontsize=10)
         axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
-    figure.suptitle("Processor time", fontsize=11)
     figure.savefig(folder / PICTURE, dpi=120)
 
 
