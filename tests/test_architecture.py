@@ -1,6 +1,8 @@
 """The house: data flows one way, and what is benchmarked goes through the front door."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,12 @@ ROOMS = (
 )
 # These use what anyone can use: the package itself, and its public rooms.
 OUTSIDE = ("paper", "bench")
+# Imported only where they are used, so that `import srmc` is little more than `import blackjax`.
+LATE = (
+    *("arviz", "bridgestan", "h5netcdf", "IPython", "matplotlib", "numpyro", "nutpie", "pandas"),
+    *("pymc", "rich", "sklearn", "typer", "xarray", "zarr", "jax.extend.core"),
+    *("srmc.bench", "srmc.cli", "srmc.paper", "srmc.plugins"),
+)
 
 
 def rooms_imported(path):
@@ -71,3 +79,10 @@ def test_no_module_is_long_and_no_function_leaves_the_screen():
     lengths = {path: len(path.read_text().splitlines()) for path in SRC.rglob("*.py")}
     assert max(lengths.values()) <= 400
     assert sorted(lengths.values())[len(lengths) // 2] < 150
+
+
+def test_what_takes_long_to_import_is_imported_where_it_is_used():
+    script = "import srmc, sys; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
+    assert "srmc.sample" in loaded
+    assert not {*LATE} & {*loaded}

@@ -1,10 +1,7 @@
 """The cache of compiled programs."""
 
 import logging
-import os
 import re
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,31 +9,31 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc._programs import keep_programs
 
-SCRIPT = """
-import jax, srmc._programs
-srmc._programs.keep_programs()
-print(jax.config.values["jax_compilation_cache_dir"])
-"""
+OPTIONS = (
+    *("jax_compilation_cache_dir", "jax_compilation_cache_max_size"),
+    "jax_persistent_cache_min_compile_time_secs",
+)
 
 
 @pytest.mark.parametrize("switch", ["off", "folder", "unset", "broken"])
-def test_it_is_where_the_environment_says(tmp_path, switch):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    environment |= {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}
-    if switch == "off":
-        environment["SRMC_PROGRAMS"] = "off"
-    elif switch == "folder":
-        environment["SRMC_PROGRAMS"] = str(tmp_path / "mine")
-    elif switch == "broken":
-        (tmp_path / "file").write_text("no folder")
-        environment["SRMC_PROGRAMS"] = str(tmp_path / "file")
-    ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
-    )
-    found = ran.stdout.strip()
+def test_it_is_where_the_environment_says(tmp_path, monkeypatch, switch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    (tmp_path / "file").write_text("no folder")
+    asked = {"off": "off", "folder": str(tmp_path / "mine"), "broken": str(tmp_path / "file")}
+    monkeypatch.setenv("SRMC_PROGRAMS", asked.get(switch, ""))
+    before = {name: jax.config.values[name] for name in OPTIONS}
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        keep_programs.__wrapped__()  # nothing is compiled before the options are as they were
+        found = jax.config.values["jax_compilation_cache_dir"]
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
     if switch in ("off", "broken"):
-        assert found == "None"
+        assert found is None
     else:
         start = tmp_path / ("mine" if switch == "folder" else "home/.cache/srmc/programs")
         assert found.startswith(str(start))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -140,7 +139,9 @@ def _constants(jaxpr: Any, known: Sequence[Any]) -> Iterator[Any]:
 
 
 def _is_traced(x: Any) -> bool:
-    return isinstance(x, jax.extend.core.Jaxpr | jax.extend.core.ClosedJaxpr)
+    from jax.extend.core import ClosedJaxpr, Jaxpr  # which takes a while to import
+
+    return isinstance(x, Jaxpr | ClosedJaxpr)
 
 
 def program_of(function: Callable[..., T]) -> Callable[..., T]:

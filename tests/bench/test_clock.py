@@ -24,20 +24,22 @@ def test_a_quick_run_makes_rows_a_page_and_a_picture(tmp_path):
 def test_libraries_that_are_absent_are_named(tmp_path):
     calls = [
         {"kind": "call", "model": "m", "dim": 3, "library": "BlackJAX", "call": "first"}
-        | {"seconds": 2.0, "ratio": 1.0}
+        | {"seconds": 2.0, "cpu_seconds": 1.0, "rounds": 3, "ratio": 1.0, "cpu_ratio": 1.0}
     ]
     names = ("BlackJAX", "plain", "repelled", "gradients alone")
     steps = [
         {"kind": "step", "model": "m", "dim": 3, "kernel": "nuts", "variant": name}
-        | {"microseconds_per_step": 1.0, "ratio": 1.0, "gradients_per_step": 7.0}
+        | {"microseconds_per_step": 1.0, "cpu_microseconds_per_step": 1.0, "rounds": 9}
+        | {"ratio": 1.0, "cpu_ratio": 1.0, "gradients_per_step": 7.0}
         for name in names
     ]
-    memory = {"kind": "memory", "dim": 10, "keep": "draws", "warmup": 1, "samples": 2, "chains": 4}
+    memory = {"kind": "memory", "dim": 10, "kernel": "hmc", "keep": "draws"}
+    memory |= {"warmup": 1, "samples": 2, "chains": 4}
     memory |= {"megabytes": 200.0, "megabytes_before": 150.0, "kept_megabytes": 1.0, "seconds": 3.0}
     more = [memory, {"kind": "skipped", "model": "m", "library": "nutpie"}]
     page = clock_page(calls + steps + more)
     assert "skipped: nutpie" in page
-    assert "| 10 | 1 + 2 | draws | 1 | 50 | 3.0 |" in page
+    assert "| 10 | hmc | 1 + 2 | draws | 1 | 50 | 3.0 |" in page
     draw_clock(calls + steps + more, tmp_path)
 
 
@@ -49,7 +51,7 @@ def test_a_process_reports_its_calls_and_its_memory(monkeypatch):
     out = clock_calls.main(asked | {"keep": "moments"})
     size = clock_calls.Size(100, 20, 1)
     assert seen == [("normal-5", size, "moments", 0), ("normal-5", size, "moments", 1)]
-    assert len(out["seconds"]) == 2
+    assert len(out["times"]) == 2
     assert not out["megabytes"] < out["megabytes_before"]
 
 

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from scipy.stats import rankdata
 
 from srmc import metrics
-from srmc.metrics import distances
+from srmc.metrics import convergence, distances
 
 
 def ar1(phi, chains, steps, seed=0):
@@ -158,6 +159,12 @@ def test_r_hat_tells_chains_that_agree_from_those_that_do_not():
     assert np.all(found["wide"] > 1.1)  # which ranks alone would not see
     assert np.isnan(found["still"])
     np.testing.assert_allclose(metrics.r_hat(np.exp(white)), found["white"], atol=0.02)
+    assert np.isnan(metrics.r_hat(np.where(white > 3, np.nan, white))).any()
+
+
+@pytest.mark.parametrize("values", [[3.0, 1.0, 3.0, 2.0, 3.0], [0.0, -0.0, np.inf], [1.0, np.nan]])
+def test_ranks_are_those_of_scipy(values):
+    np.testing.assert_array_equal(convergence._ranks(np.array(values)), rankdata(values))
 
 
 @pytest.mark.parametrize(

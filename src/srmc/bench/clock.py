@@ -17,13 +17,16 @@ from jax.flatten_util import ravel_pytree
 
 import srmc
 from srmc._types import Array, LogDensity
-from srmc.bench.clock_calls import LIBRARIES, MODELS, Size, calls, find, missing
+from srmc.bench.clock_calls import LIBRARIES, MODELS, Size, Times, calls, find, missing
 from srmc.bench.overhead import Programs, Starts, compile_run, seconds_of, timed
 from srmc.tune import Continuous
 
 KERNELS = ("nuts", "hmc", "mala")
-MEMORY = {10: Size(), 1000: Size(), 100_000: Size(200, 200)}
+# BlackJAX's NUTS copies what it stores of its trajectory, 20 vectors, at each leapfrog step: in
+# 100,000 dimensions 400 steps take longer than all else here.
+MEMORY = {10: ("nuts", Size()), 1000: ("nuts", Size()), 100_000: ("hmc", Size(200, 200))}
 LEAPFROGS = 10
+LONGER = {"nuts": 1, "hmc": 5, "mala": 10}  # so that no run is over in a moment
 
 
 def clock(
@@ -31,7 +34,7 @@ def clock(
     *,
     rounds: int = 1,
     num_steps: int = 200,
-    repeats: int = 9,
+    repeats: int = 11,
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
     on_row: Callable[[dict[str, Any]], None] = lambda row: None,
@@ -53,7 +56,7 @@ def clock(
         run = _in_turn if quick else _in_processes
         jobs.append((f"calls, {name}", functools.partial(run, name, rounds)))
         for kernel in kernels:
-            steps = functools.partial(_steps, name, kernel, num_steps, repeats)
+            steps = functools.partial(_steps, name, kernel, LONGER[kernel] * num_steps, repeats)
             jobs.append((f"{kernel}, {name}", steps))
     if not quick:
         jobs += [("memory", _memory), ("import", _imports)]
@@ -67,16 +70,21 @@ def clock(
     return rows
 
 
-def _call_rows(model: str, found: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
-    """Rows from the seconds of each library and call, round by round."""
+Found = dict[str, dict[str, list[Times]]]  # by library and call, round by round
+
+
+def _call_rows(model: str, found: Found) -> list[dict[str, Any]]:
+    """A row per library and call: medians over rounds of seconds, and of their ratios."""
     unit = np.array(found["BlackJAX"]["first"])
     dim = ravel_pytree(find(model).position)[0].size
     rows: list[dict[str, Any]] = []
     for library, by_call in found.items():
-        for call, seconds in by_call.items():
+        for call, times in by_call.items():
             row = {"kind": "call", "model": model, "dim": dim, "library": library, "call": call}
-            ratio = float(np.median(np.array(seconds) / unit))
-            rows.append(row | {"seconds": float(np.median(seconds)), "ratio": ratio})
+            seconds = Times(*np.median(times, axis=0).tolist())
+            ratio, cpu_ratio = np.median(np.array(times) / unit, axis=0).tolist()
+            row |= {"seconds": seconds.wall, "cpu_seconds": seconds.cpu, "rounds": len(times)}
+            rows.append(row | {"ratio": ratio, "cpu_ratio": cpu_ratio})
     return rows
 
 
@@ -93,18 +101,17 @@ def _in_turn(model: str, rounds: int) -> list[dict[str, Any]]:
 def _in_processes(model: str, rounds: int) -> list[dict[str, Any]]:
     absent = missing()
     here = [name for name in LIBRARIES if name not in absent]
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in here}
+    found: Found = {name: {} for name in here}
     for _ in range(rounds):
         for library in here:
             with tempfile.TemporaryDirectory() as folder:
                 asked = {"library": library, "model": model, "size": Size(), "count": 2}
-                times = dict(
-                    zip(("first", "second"), _child(asked, folder)["seconds"], strict=True)
-                )
+                pair = _child(asked, folder)["times"]
+                times = dict(zip(("first", "second"), pair, strict=True))
                 if library == "srmc":
-                    times["new process"] = _child(asked | {"count": 1}, folder)["seconds"][0]
-            for call, seconds in times.items():
-                found[library].setdefault(call, []).append(seconds)
+                    times["new process"] = _child(asked | {"count": 1}, folder)["times"][0]
+            for call, taken in times.items():
+                found[library].setdefault(call, []).append(Times(*taken))
     skipped = [{"kind": "skipped", "model": model, "library": name} for name in absent]
     return _call_rows(model, found) + skipped
 
@@ -114,7 +121,7 @@ def _child(asked: dict[str, Any], programs: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     ran = subprocess.run(
         [sys.executable, "-m", "srmc.bench.clock_calls", json.dumps(asked)],
-        env=environment | {"SRMC_PROGRAMS": programs},
+        env=environment | {"SRMC_PROGRAMS": programs, "OPENBLAS_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -149,11 +156,22 @@ def _steps(model: str, kernel: str, num_steps: int, repeats: int) -> list[dict[s
     count = num_steps
     if kernel != "mala":
         count = _gradients_in_turn(theirs, positions, num_steps)
-    alone = _gradients_alone(logp, positions, count)
-    programs["gradients alone"] = alone, seconds_of(alone)
-    found = timed(kernel, programs, num_steps, repeats)
-    about = {"kind": "step", "model": model, "dim": start.size}
-    return [about | row | {"gradients_per_step": count / num_steps} for row in found]
+    alone = _gradients_alone(logp, positions)
+    compile_seconds = seconds_of(lambda: alone(count))
+    # As long as the steps take: a shorter run is no longer than the call of its program, and of
+    # long and short ones, long ones are interrupted more often by what else the machine does.
+    unit, once = (
+        min(seconds_of(run) for _ in range(3))
+        for run in (programs["BlackJAX"][0], lambda: alone(count))
+    )
+    times = max(1, round(unit / once))
+    programs["gradients alone"] = lambda: alone(times * count), compile_seconds
+    *found, last = timed(kernel, programs, num_steps, repeats)
+    for name in ("microseconds_per_step", "ratio"):
+        last[name], last[f"cpu_{name}"] = last[name] / times, last[f"cpu_{name}"] / times
+    last["ratio_quartiles"] = [ratio / times for ratio in last["ratio_quartiles"]]
+    about = {"kind": "step", "model": model, "dim": start.size, "rounds": repeats}
+    return [about | row | {"gradients_per_step": count / num_steps} for row in (*found, last)]
 
 
 def _gradients_in_turn(algorithm: Any, starts: Starts, num_steps: int) -> int:
@@ -171,42 +189,48 @@ def _gradients_in_turn(algorithm: Any, starts: Starts, num_steps: int) -> int:
     return int(run(jax.vmap(algorithm.init)(starts)))
 
 
-def _gradients_alone(logp: LogDensity, starts: Starts, count: int) -> Callable[[], Array]:
+def _gradients_alone(logp: LogDensity, starts: Starts) -> Callable[[int], Array]:
     """A run that does nothing but evaluate so many values and gradients per chain."""
 
     @jax.jit
-    def run(x: Starts) -> Array:
-        def one(x: Starts, _: None) -> tuple[Starts, None]:
+    def run(x: Starts, count: int) -> Array:
+        def one(_: Array, x: Starts) -> Starts:
             value, gradient = jax.vmap(jax.value_and_grad(logp))(x)
-            return x + 1e-12 * (gradient + value[:, None]), None
+            moved: Starts = x + 1e-12 * (gradient + value[:, None])
+            return moved
 
-        return jax.lax.scan(one, x, None, length=count)[0]
+        last: Array = jax.lax.fori_loop(0, count, one, x)
+        return last
 
-    return lambda: run(starts)
+    return lambda count: run(starts, count)
 
 
 def _memory() -> Iterator[dict[str, Any]]:
     """The peak of memory of a run in a process of its own, above that of JAX and this library."""
-    for dim, size in MEMORY.items():
+    for dim, (kernel, size) in MEMORY.items():
         for keep in ("draws", "moments"):
             asked = {"library": "srmc", "model": f"normal-{dim}", "size": size, "count": 1}
             with tempfile.TemporaryDirectory() as folder:
-                out = _child(asked | {"keep": keep}, folder)
-            row = {"kind": "memory", "dim": dim, "keep": keep} | size._asdict()
+                out = _child(asked | {"keep": keep, "kernel": kernel}, folder)
+            row = {"kind": "memory", "dim": dim, "kernel": kernel, "keep": keep} | size._asdict()
             kept = 4 * dim * size.samples * size.chains if keep == "draws" else 8 * dim
-            more = {"kept_megabytes": kept / 2**20, "seconds": out["seconds"][0]}
+            more = {"kept_megabytes": kept / 2**20, "seconds": Times(*out["times"][0]).wall}
             yield row | {k: out[k] for k in ("megabytes", "megabytes_before")} | more
 
 
 def _imports() -> list[dict[str, Any]]:
-    """The seconds that a new process takes to import a library."""
+    """The seconds of the processor that a new process takes to import a library.
+
+    A first process may compile to bytecode, and does not count.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     rows = []
     for library in ("jax", "blackjax", "srmc", "numpyro", "nutpie"):
         if library in map(str.lower, missing()):
             continue
-        script = f"import time; t = time.perf_counter(); import {library}; "
-        script += "print(time.perf_counter() - t)"
-        command = [sys.executable, "-c", script]
-        times = [float(subprocess.check_output(command, text=True)) for _ in range(3)]
+        script = f"import time; t = time.process_time(); import {library}; "
+        command = [sys.executable, "-c", script + "print(time.process_time() - t)"]
+        run = functools.partial(subprocess.check_output, command, env=environment, text=True)
+        _, *times = [float(run()) for _ in range(6)]
         rows.append({"kind": "import", "library": library, "seconds": float(np.median(times))})
     return rows

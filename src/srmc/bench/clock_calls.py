@@ -27,6 +27,13 @@ class Size(NamedTuple):
     chains: int = 4
 
 
+class Times(NamedTuple):
+    """Seconds by the clock, and those that all threads of the process were at work."""
+
+    wall: float
+    cpu: float
+
+
 Call = Callable[[int], Any]  # a run with a seed
 
 
@@ -55,14 +62,15 @@ def find(name: str) -> Target:
     return MODELS[name]() if name in MODELS else stretched(int(name.removeprefix("normal-")))
 
 
-def of_srmc(target: Target, size: Size, keep: str = "draws") -> Call:
-    """`srmc.sample` at its defaults."""
+def of_srmc(target: Target, size: Size, keep: str = "draws", kernel: str = "nuts") -> Call:
+    """`srmc.sample` at its defaults, or with what is given."""
 
     def call(seed: int) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", srmc.RunWarning)
             return srmc.sample(
                 target,
+                kernel=kernel,
                 num_warmup=size.warmup,
                 num_samples=size.samples,
                 num_chains=size.chains,
@@ -135,15 +143,15 @@ def missing() -> list[str]:
     return [name for name in LIBRARIES if importlib.util.find_spec(name.lower()) is None]
 
 
-def calls(library: str, model: str, size: Size, count: int, **options: Any) -> list[float]:
-    """The seconds of so many calls with different seeds, one after the other."""
+def calls(library: str, model: str, size: Size, count: int, **options: Any) -> list[Times]:
+    """The times of so many calls with different seeds, one after the other."""
     call = LIBRARIES[library](find(model), size, **options)
-    seconds = []
+    times = []
     for seed in range(count):
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         jax.block_until_ready(call(seed))  # the result of srmc holds arrays of NumPy
-        seconds.append(time.perf_counter() - began)
-    return seconds
+        times.append(Times(time.perf_counter() - began[0], time.process_time() - began[1]))
+    return times
 
 
 def peak_megabytes() -> float:
@@ -159,8 +167,8 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     """What a process of its own is for: the first call, and its peak of memory."""
     jax.block_until_ready(jnp.zeros(()) + 1)  # JAX itself has started
     before = peak_megabytes()
-    seconds = calls(**asked | {"size": Size(*asked["size"])})
-    return {"seconds": seconds, "megabytes": peak_megabytes(), "megabytes_before": before}
+    times = calls(**asked | {"size": Size(*asked["size"])})
+    return {"times": times, "megabytes": peak_megabytes(), "megabytes_before": before}
 
 
 if __name__ == "__main__":

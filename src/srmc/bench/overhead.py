@@ -147,22 +147,30 @@ def seconds_of(run: Callable[[], Any]) -> float:
 
 
 def timed(family: str, programs: Programs, num_steps: int, repeats: int) -> list[dict[str, Any]]:
-    """A row per program, which all take their turns, with its time relative to the first's."""
-    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    """A row per program, which all take their turns, with its time relative to the first's.
+
+    `cpu_ratio` is that of processor times, which other programs on the machine change less.
+    """
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
     for _ in range(repeats):
         for name, (run, _) in programs.items():
-            seconds[name].append(seconds_of(run) / num_steps)
+            began = time.process_time()
+            wall = seconds_of(run)
+            taken[name].append((wall / num_steps, (time.process_time() - began) / num_steps))
     first = next(iter(programs))
     rows = []
     for name, (_, compile_seconds) in programs.items():
-        ratio = np.array(seconds[name]) / np.array(seconds[first])
+        ratios = np.array(taken[name]) / np.array(taken[first])
+        seconds, cpu_seconds = np.median(taken[name], axis=0).tolist()
         rows.append(
             {
                 "kernel": family,
                 "variant": name,
-                "microseconds_per_step": 1e6 * float(np.median(seconds[name])),
-                "ratio": float(np.median(ratio)),
-                "ratio_quartiles": [float(q) for q in np.quantile(ratio, [0.25, 0.75])],
+                "microseconds_per_step": 1e6 * seconds,
+                "cpu_microseconds_per_step": 1e6 * cpu_seconds,
+                "ratio": float(np.median(ratios[:, 0])),
+                "cpu_ratio": float(np.median(ratios[:, 1])),
+                "ratio_quartiles": [float(q) for q in np.quantile(ratios[:, 0], [0.25, 0.75])],
                 "compile_seconds": compile_seconds,
                 "compile_ratio": compile_seconds / programs[first][1],
             }

@@ -61,12 +61,21 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
 
 
 def _normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
-    from scipy.stats import rankdata  # which takes long to import
-
     flat = x.reshape(-1, x.shape[2])
-    ranks = rankdata(flat, axis=0)
+    ranks = np.stack([_ranks(column) for column in flat.T], axis=1)
     scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
     return scores.reshape(x.shape)
+
+
+def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Ranks from 1, the mean of them for ties: `scipy.stats.rankdata`, which takes a quarter of
+    the time of a short run to import."""
+    if np.isnan(x).any():
+        return np.full(x.shape, np.nan)
+    ordered = np.sort(x)
+    ends = np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right")
+    ranks: np.ndarray = (ends + 1) / 2
+    return ranks
 
 
 def _r_hat(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
