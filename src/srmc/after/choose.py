@@ -24,9 +24,11 @@ PER_TIME = 5  # draws per autocorrelation time that are scored
 FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
 FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
 DRAWS_PER_FEATURE = 40  # at least, for products to be tried
-MOST = 0.3  # of what the draws took, that is spent at most; twice as much with foresight,
+MOST = 0.3  # of what the draws took, that is spent at most; twice as much with foresight, and all
+CLOSE = 0.01  # where a regression leaves less than this share of the scores,
 WORTH = 0.85  # and so that at equal cost no more than this is expected to be left of the errors
 DECLINED = "rebalancing would take more gradients than it is expected to be worth"
+FRESH = 9  # autocorrelation times of the slowest coordinate that draws must last to be worth it
 ENOUGH = 3  # iterations that must be affordable; one where scores are foreseen
 FORMS = {
     "products": Form("full", 5, products=True),
@@ -94,13 +96,17 @@ def choose(
     foresee = regression(at, at.standardise(part.x), part.s * at.scale)
     bound, fewest, most = FARTHEST, ENOUGH, MOST
     if foresee is not None:
-        bound, fewest, most = FARTHEST_FORESEEN, 1, 2 * MOST
+        bound, fewest = FARTHEST_FORESEEN, 1
+        most = 1.0 if foresee.missed < CLOSE else 2 * MOST
     num_draws, dim = part.x.shape
+    time = autocorrelation_time(part.chains)
+    if form == "auto" and budget.cost is not None and num_draws < FRESH * np.max(time):
+        return None, DECLINED
     for candidate in _candidates(form, num_draws, dim, foresee is not None):
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
         count = len(part.x)
         if thinned:
-            count = _again(candidate, part.chains, expected, foresee, budget.cost)
+            count = _again(candidate, num_draws, dim, time, expected, foresee, budget.cost)
         iterations = ITERATIONS
         if form == "auto":
             iterations = int(min(ITERATIONS, budget.left(expected, most) / count))
@@ -143,7 +149,9 @@ def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
 
 def _again(
     form: Form,
-    chains: Float[np.ndarray, "chain draw d"],
+    count: int,
+    dim: int,
+    time: Float[np.ndarray, " d"],
     expected: Expected,
     foresee: Regression | None,
     cost: float | None,
@@ -155,9 +163,8 @@ def _again(
     left anyway; where changes are foreseen, there is the less noise the better they are. Of sticky
     chains some draws per correlation time tell as much as all.
     """
-    dim, count = chains.shape[2], chains[..., 0].size
     num_features = form.size(dim) if form.linear == "full" else form.size(dim) // dim
-    fresh = count * PER_TIME / float(np.median(autocorrelation_time(chains)))
+    fresh = count * PER_TIME / float(np.median(time))
     if foresee is not None:
         wanted = max(2 * num_features, min(count / 4, fresh), SCORED)
         if cost is not None:
