@@ -12,6 +12,7 @@ from srmc.after.transport import FAR, Coordinates, Rows, polynomial
 
 GOOD = 0.9  # share of the squared scores that a regression must explain, at draws not in it
 DRAWS_PER_TERM = 4  # at least
+FOLDS = 4  # each of which is predicted from the others
 RIDGE = 1e-3
 NUMBERS = 2**23  # draws times terms in a regression, at most,
 FEWER = int((NUMBERS / DRAWS_PER_TERM) ** 0.5)  # so that products have at most so many terms
@@ -80,10 +81,10 @@ def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:
     width = max(4 * z.shape[1], min(_crossed_terms(z.shape[1]), FEWER))
     every = 1 + len(z) * width // NUMBERS
     z, s = z[::every], s[::every]
-    halves = [slice(0, None, 2), slice(1, None, 2)]
+    fold = np.arange(len(z)) % FOLDS
     errors = [
-        np.sum((s[there] - Regression(at, z[here], s[here])(z[there])) ** 2)
-        for here, there in (halves, halves[::-1])
+        np.sum((s[fold == k] - Regression(at, z[fold != k], s[fold != k])(z[fold == k])) ** 2)
+        for k in range(FOLDS)
     ]
     missed = float(sum(errors) / np.sum(s**2))
     return Regression(at, z, s, missed) if missed < 1 - GOOD else None
