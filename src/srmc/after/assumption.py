@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from srmc._types import Float, Int
+from srmc._types import Bool, Float, Int
 from srmc.after.transport import Rows
 from srmc.metrics.errors import batch_means_error
 
@@ -24,7 +24,8 @@ INTERVALS = (2, 4, 8, 16)  # of the rules that are tried on a segment in turn
 NODES = 8  # of Gauss and Legendre's rule on a piece of a segment
 REFINED = 8  # segments that are integrated again, in more pieces, if they disagree
 PIECES = 64
-PROBED = 1000  # coordinates in which the density is followed outwards
+GROUPS = 64  # of coordinates, in which the density is followed outwards together,
+PROBED = 1000  # and coordinates at most, one by one
 OUTWARDS = (0.25, 1.0)  # standard deviations
 
 ScoreRows = Callable[[Rows], Rows]
@@ -198,26 +199,40 @@ def _epsilon() -> float:
 
 
 def _edges(x: Rows, density: DensityRows, rng: np.random.Generator) -> Finding:
-    """Whether the density ends just beyond the outermost draws of each coordinate."""
+    """Whether the density ends just beyond the outermost draws of each coordinate.
+
+    Of many coordinates several are tried at once, and one by one only if that finds something.
+    """
     dim = x.shape[1]
-    sd = x.std(axis=0)
-    sd = np.where(sd > 0, sd, 0.0)
-    checked = rng.permutation(dim)[:PROBED]
-    points = []
-    for i in checked:
-        for outermost, sign in ((np.argmin(x[:, i]), -1.0), (np.argmax(x[:, i]), 1.0)):
-            for far in OUTWARDS:
-                point = x[outermost].copy()
-                point[i] += sign * far * sd[i]
-                points.append(point)
-    values = density(np.stack(points)).reshape(-1, len(OUTWARDS))
-    ends = np.any(~np.isfinite(values), axis=1)
+    groups = np.array_split(rng.permutation(dim), min(dim, GROUPS))
+    if dim > GROUPS:
+        ends = _ends(x, density, groups, OUTWARDS[-1:])
+        groups = [np.array([i]) for g in np.flatnonzero(ends) for i in groups[g]][:PROBED]
+    ends = _ends(x, density, groups, OUTWARDS) if groups else np.zeros(0, bool)
     failed = bool(np.any(ends))
-    text = f"the log density is finite beyond the outermost draws of {len(checked)} coordinates"
+    text = f"the log density is finite beyond the outermost draws of {dim} coordinates"
     if failed:
-        where = sorted({int(checked[int(k) // 2]) for k in np.flatnonzero(ends)})
+        where = sorted(int(groups[g][0]) for g in np.flatnonzero(ends))
         text = (
             "the log density ends just beyond the draws, in coordinate "
             f"{', '.join(map(str, where[:5]))}: it has a wall. Use unbounded parameters"
         )
     return Finding("edges", failed, text)
+
+
+def _ends(
+    x: Rows, density: DensityRows, groups: list[Int[np.ndarray, " k"]], steps: tuple[float, ...]
+) -> Bool[np.ndarray, " g"]:
+    """Whether the density is not finite where a group of coordinates goes beyond all draws."""
+    sd = x.std(axis=0)
+    points = []
+    for group in groups:
+        for outermost, sign in ((np.argmin, -1.0), (np.argmax, 1.0)):
+            rows = outermost(x[:, group], axis=0)
+            for far in steps:
+                point = x[rows[0]].copy()
+                point[group] = x[rows, group] + sign * far * sd[group]
+                points.append(point)
+    values = density(np.stack(points)).reshape(len(groups), -1)
+    ends: np.ndarray = np.any(~np.isfinite(values), axis=1)
+    return ends

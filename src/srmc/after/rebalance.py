@@ -204,9 +204,8 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     spent = _meter(score, density)
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)
-    checked = functools.cache(
-        lambda: check_assumption(part.chains, part.scores, score, density, exact)
-    )
+    check = functools.partial(check_assumption, part.chains, part.scores, score)
+    checked = functools.cache(lambda: check(density, exact))
     x, found, why = chains.reshape(-1, chains.shape[2]), None, "too few draws have a finite score"
     if np.sum(usable) >= 2:
         at = coordinates(part.x[usable], part.s[usable])
@@ -214,9 +213,10 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
         budget = Budget(run.cost, lambda: spent().cost + last)
         is_sound = lambda: not any(f.failed for f in checked())
         found, why = choose(at, form, part, score, density is not None, budget, is_sound)
-    findings = checked() if run.cost is None or checked.cache_info().currsize else ()
-    why = why or "; ".join(f.text for f in findings if f.failed)
+    # Where nothing is to be moved, the check that takes no gradients will do.
+    findings = check(None, exact) if why == DECLINED else checked()
     if found is None:
+        why = "; ".join(f.text for f in findings if f.failed) or why
         report = nothing(why, findings, int(np.sum(~usable)))
         report = report._replace(every=run.every, **spent()._asdict())
         return Rebalanced(np.zeros_like(chains), report, part)

@@ -97,6 +97,22 @@ def short_table(rows: list[Row]) -> str:
     return markdown(lines)
 
 
+def _uncharged(rows: list[Row]) -> list[str]:
+    """Which rows are of a version that counted gradients alone, if any."""
+    names = [
+        name
+        for name, mine in by_posterior(rows).items()
+        if any("charged" not in row["rebalance"] for row in mine)
+    ]
+    if not names:
+        return []
+    return [
+        f"Rows of {', '.join(names)} are of a version that did not limit what rebalancing spends, "
+        "had polynomials up to order 5, and did not charge its log densities, half a gradient per "
+        "draw; the other rows do, and are limited."
+    ]
+
+
 def posteriors_page(rows: list[Row]) -> str:
     """The same as Markdown, with what each sampler does and costs."""
     first = rows[0]
@@ -109,6 +125,7 @@ def posteriors_page(rows: list[Row]) -> str:
         "from draws of the posterior. Errors are squared, in units of the "
         "posterior's variances, and averaged over the unconstrained coordinates. Rebalanced runs "
         "have fewer draws than plain ones, so that both take about the same number of gradients.",
+        *_uncharged(rows),
         f"![Ratios at equal gradients and at equal seconds]({PICTURE})",
         "## Against the best rival",
         "The least error times gradients of any sampler followed by `srmc.rebalance`, divided by "

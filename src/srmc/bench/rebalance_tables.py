@@ -74,15 +74,15 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
         f"{counted} replicates. `second` is the error of second moments, `radius` "
         "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
         "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
-        "cost, rebalanced runs are shorter by what rebalancing costs. A step of MALA or MH takes "
-        "one evaluation, so that 1,000 steps cost no more than rebalancing does, and at equal cost "
-        "little is left of such a run. Control variates are of second order, on all features at "
-        "once; a dash means too few draws for them.\n"
+        "cost, rebalanced runs are shorter by what rebalancing costs, in gradients and log "
+        "densities, two of which count as one gradient, as do two steps of MH. Runs that are not "
+        "worth what rebalancing would take stay as they were (form none). Control variates are of "
+        "second order, on all features at once; a dash means too few draws for them.\n"
     ]
     for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
         lines = [["target", "kernel", "chains x draws", *names]]
-        for kernel, length in dict.fromkeys((row["kernel"], row["draws"]) for row in rows):
-            mine = [row for row in rows if (row["kernel"], row["draws"]) == (kernel, length)]
+        for place in dict.fromkeys(map(_place, rows)):
+            mine, kernel = [row for row in rows if _place(row) == place], place[0]
             for row in mine:
                 found = row["errors"][side]
                 cells = [
@@ -97,16 +97,19 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
                 means = [geometric_mean(r) or "–" for r in ratios]
                 lines.append(["geometric mean", kernel, size, *means])
         parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
-    cost = ["| target | kernel | gradients per draw | of rebalancing | forms | failed checks |"]
-    cost.append("|---|---|---|---|---|---|")
+    head = ["target", "kernel", "chains x draws", "gradients per draw", "of rebalancing"]
+    cost = [[*head, "forms", "failed checks"]]
     for row in rows:
         forms = ", ".join(f"{form}: {n}" for form, n in sorted(row["forms"].items()))
-        cost.append(
-            f"| {row['target']} | {row['kernel']} | {row['gradients_per_draw']:.1f} | "
-            f"{row['rebalancing_gradients_per_draw']:.1f} | {forms} | {row['failed_checks']} |"
-        )
-    parts.append("## What it took\n\n" + "\n".join(cost) + "\n")
+        size = f"{row['chains']} x {row['draws']}"
+        spent = (f"{row[k]:.2f}" for k in ("gradients_per_draw", "rebalancing_gradients_per_draw"))
+        cost.append([row["target"], row["kernel"], size, *spent, forms, str(row["failed_checks"])])
+    parts.append("## What it took\n\n" + markdown(cost) + "\n")
     return "\n".join(parts)
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["kernel"], row["chains"], row["draws"]
 
 
 def short_table(rows: list[dict[str, Any]]) -> str:
@@ -116,7 +119,7 @@ def short_table(rows: list[dict[str, Any]]) -> str:
     lines = [[*head, "control variates: means, covariances"], ["---"] * 6]
     ours: dict[str, list[float]] = {name: [] for name in names}
     for row in rows:
-        if (row["kernel"], row["chains"]) != ("nuts", 1):
+        if _place(row) != ("nuts", 1, 1000):
             continue
         found, rival = row["errors"]["rebalanced, equal cost"], row["errors"]["control variates"]
         for name in names:

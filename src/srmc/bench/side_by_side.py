@@ -129,6 +129,7 @@ def compare(
             "seconds": control_seconds,
         },
         "rebalance": {
+            "charged": "gradients and densities",
             "draws": float(np.mean(lengths)),
             "gradients": float(np.mean(spent)),
             "seconds": rebalance_seconds,
