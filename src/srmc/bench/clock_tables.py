@@ -110,12 +110,11 @@ def clock_page(rows: list[Row]) -> str:
     parts = [
         "# By the clock",
         "Made by `srmc bench clock`.",
-        "All times of a line were taken in turn, in one run, and are given relative to BlackJAX's "
-        f"in the same round: medians over {_rounds(rows, 'call')} rounds of calls and "
-        f"{_rounds(rows, 'step')} of steps. "
-        "Two cores of a virtual machine, on which other programs ran at the same time: seconds by "
-        "the clock are several times longer than on a quiet machine, and their ratios scatter; "
-        "those of processor time, which the picture shows, do so much less.",
+        "All times of a line were taken in turn, in one run, and lines may be of separate runs; "
+        "they are given relative to BlackJAX's in the same round: medians over "
+        f"{_rounds(rows, 'call')} rounds of calls and {_rounds(rows, 'step')} of steps. On a "
+        "machine that runs other programs at the same time, seconds by the clock are longer and "
+        "their ratios scatter; those of processor time, which the picture shows, do so less.",
         f"![Processor times of calls and of steps over BlackJAX's]({PICTURE})",
         "## Whole calls",
         "Four chains of 1,000 + 1,000 NUTS steps at each library's defaults. The first call of a "
