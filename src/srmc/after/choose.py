@@ -20,12 +20,13 @@ LITTLE = 0.3  # this share of the errors, or more, is expected to be left
 CHEAP = 0.05  # of what the draws took, which an iteration may take without being spared;
 FEWEST = 32  # draws at least if it is, where scores are foreseen by a regression
 MISSED = 0.03  # that leaves less than this share of them
-PER_TIME = 5  # draws per autocorrelation time that are scored
+PER_TIME = 5  # draws per autocorrelation time that are scored; to begin with, if scores are not
+AT_FIRST = 0.1  # known, no more than this share of what the draws took
 FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
 FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
 DRAWS_PER_FEATURE = 40  # at least, for products to be tried
-MOST = 0.3  # of what the draws took, that is spent at most; twice as much with foresight, and all
-CLOSE = 0.01  # where a regression leaves less than this share of the scores,
+MOST = 0.3  # of what the draws took, that is spent at most; with foresight twice as much, and all
+CLOSE = 0.01  # where a regression leaves less than this share of the scores, on iterations alone;
 WORTH = 0.85  # and so that at equal cost no more than this is expected to be left of the errors
 DECLINED = "rebalancing would take more gradients than it is expected to be worth"
 FRESH = 9  # autocorrelation times of the slowest coordinate that draws must last to be worth it
@@ -56,17 +57,29 @@ class Part(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What draws took, in gradients, if that is known, and what was spent on them since."""
+    """What may be spent, in gradients.
+
+    cost
+        What the draws took, if that is known.
+    spent
+        What was spent on them since.
+    last
+        What the density at all moved draws will take, if they are moved.
+    """
 
     cost: float | None
     spent: Callable[[], float]
+    last: float
 
-    def left(self, expected: Expected, most: float) -> float:
-        """What may still be spent, if so much of the errors will be left."""
+    def left(self, expected: Expected, foresee: Regression | None) -> float:
+        """What may still be spent on iterations, if so much of the errors will be left."""
         if self.cost is None:
             return np.inf
-        share = min(most, WORTH / max(float(np.mean(expected)), 1e-3) - 1)
-        return share * self.cost - self.spent()
+        most = MOST * self.cost
+        if foresee is not None:  # the iterations will hardly be in vain
+            most = (1.0 if foresee.missed < CLOSE else 2 * MOST) * self.cost + self.last
+        worth = (WORTH / max(float(np.mean(expected)), 1e-3) - 1) * self.cost
+        return min(most, worth) - self.last - self.spent()
 
 
 class Choice(NamedTuple):
@@ -94,10 +107,7 @@ def choose(
     """
     reasons, tried = list[str](), False
     foresee = regression(at, at.standardise(part.x), part.s * at.scale)
-    bound, fewest, most = FARTHEST, ENOUGH, MOST
-    if foresee is not None:
-        bound, fewest = FARTHEST_FORESEEN, 1
-        most = 1.0 if foresee.missed < CLOSE else 2 * MOST
+    bound, fewest = (FARTHEST, ENOUGH) if foresee is None else (FARTHEST_FORESEEN, 1)
     num_draws, dim = part.x.shape
     time = autocorrelation_time(part.chains)
     if form == "auto" and budget.cost is not None and num_draws < FRESH * np.max(time):
@@ -109,7 +119,7 @@ def choose(
             count = _again(candidate, num_draws, dim, time, expected, foresee, budget.cost)
         iterations = ITERATIONS
         if form == "auto":
-            iterations = int(min(ITERATIONS, budget.left(expected, most) / count))
+            iterations = int(min(ITERATIONS, budget.left(expected, foresee) / count))
         if iterations < fewest:
             reasons.append(f"{candidate} was too expensive")
             continue
@@ -166,7 +176,7 @@ def _again(
     num_features = form.size(dim) if form.linear == "full" else form.size(dim) // dim
     fresh = count * PER_TIME / float(np.median(time))
     if foresee is not None:
-        wanted = max(2 * num_features, min(count / 4, fresh), SCORED)
+        wanted = max(2 * num_features, min(count / 4, fresh, 8 * num_features), SCORED)
         if cost is not None:
             fewer = wanted * min(1.0, (foresee.missed / MISSED) ** 0.5)
             wanted = min(wanted, max(FEWEST, fewer, CHEAP * cost))

@@ -16,7 +16,7 @@ from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched, is_fresh
-from srmc.after.choose import DECLINED, FORMS, PER_TIME, Budget, Part, choose
+from srmc.after.choose import AT_FIRST, DECLINED, FORMS, PER_TIME, Budget, Part, choose
 from srmc.after.given import like, take
 from srmc.after.report import Report, left, nothing, residual
 from srmc.after.solve import apply
@@ -167,7 +167,8 @@ def rebalance_parts(
     if run.scores is None and run.density is not None and run.chains.shape[1] >= FEWEST:
         # Of sticky chains, some draws per correlation time tell as much as all.
         time = float(np.min(autocorrelation_time(run.chains)))
-        run = run._replace(every=max(1, int(time / PER_TIME)))
+        dear = 1 if run.cost is None else run.chains[..., 0].size / (AT_FIRST * run.cost)
+        run = run._replace(every=max(1, int(time / PER_TIME), int(np.ceil(dear))))
     parts = []
     for n, chains in enumerate(np.array_split(run.chains, count)):
         show("rebalancing", n, count)
@@ -204,17 +205,17 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     spent = _meter(score, density)
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)
-    check = functools.partial(check_assumption, part.chains, part.scores, score)
-    checked = functools.cache(lambda: check(density, exact))
+    checked = functools.cache(
+        lambda: check_assumption(part.chains, part.scores, score, density, exact)
+    )
     x, found, why = chains.reshape(-1, chains.shape[2]), None, "too few draws have a finite score"
     if np.sum(usable) >= 2:
         at = coordinates(part.x[usable], part.s[usable])
         last = 0 if density is None else np.sum(is_fresh(x)) / 2  # to see that no draw left
-        budget = Budget(run.cost, lambda: spent().cost + last)
+        budget = Budget(run.cost, lambda: spent().cost, float(last))
         is_sound = lambda: not any(f.failed for f in checked())
         found, why = choose(at, form, part, score, density is not None, budget, is_sound)
-    # Where nothing is to be moved, the check that takes no gradients will do.
-    findings = check(None, exact) if why == DECLINED else checked()
+    findings = () if why == DECLINED else checked()  # which takes gradients
     if found is None:
         why = "; ".join(f.text for f in findings if f.failed) or why
         report = nothing(why, findings, int(np.sum(~usable)))
