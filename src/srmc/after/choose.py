@@ -26,7 +26,7 @@ FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes fart
 FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
 DRAWS_PER_FEATURE = 40  # at least, for products to be tried
 MOST = 0.3  # of what the draws took, that is spent at most; with foresight twice as much, and all
-CLOSE = 0.01  # where a regression leaves less than this share of the scores, on iterations alone;
+CLOSE = 0.01  # where a regression leaves less than this share of the scores;
 WORTH = 0.85  # and so that at equal cost no more than this is expected to be left of the errors
 DECLINED = "rebalancing would take more gradients than it is expected to be worth"
 FRESH = 9  # autocorrelation times of the slowest coordinate that draws must last to be worth it
@@ -71,13 +71,17 @@ class Budget(NamedTuple):
     spent: Callable[[], float]
     last: float
 
-    def left(self, expected: Expected, foresee: Regression | None) -> float:
-        """What may still be spent on iterations, if so much of the errors will be left."""
+    def left(self, expected: Expected, foresee: Regression | None, count: int) -> float:
+        """What may be spent on iterations of `count` gradients, if so much of the errors is left.
+
+        The last densities count as a risk unless iterations are cheap and hardly in vain.
+        """
         if self.cost is None:
             return np.inf
         most = MOST * self.cost
-        if foresee is not None:  # the iterations will hardly be in vain
-            most = (1.0 if foresee.missed < CLOSE else 2 * MOST) * self.cost + self.last
+        if foresee is not None:
+            most = (1.0 if foresee.missed < CLOSE else 2 * MOST) * self.cost
+            most += self.last if count <= 2 * CHEAP * self.cost else 0.0
         worth = (WORTH / max(float(np.mean(expected)), 1e-3) - 1) * self.cost
         return min(most, worth) - self.last - self.spent()
 
@@ -119,7 +123,7 @@ def choose(
             count = _again(candidate, num_draws, dim, time, expected, foresee, budget.cost)
         iterations = ITERATIONS
         if form == "auto":
-            iterations = int(min(ITERATIONS, budget.left(expected, foresee) / count))
+            iterations = int(min(ITERATIONS, budget.left(expected, foresee, count) / count))
         if iterations < fewest:
             reasons.append(f"{candidate} was too expensive")
             continue
