@@ -122,7 +122,7 @@ draws = np.random.default_rng(0).normal(size=(2, 100, 2)).astype(np.float32)
 scores = -draws
 g1 = np.ones((2, 100))
 trace = tree(posterior=draws)
-report = srmc.after.report.nothing("none", 0)
+report = srmc.after.report.nothing("none")
 
 
 @pytest.mark.parametrize(("table", "argument", "call"), CALLS)

@@ -12,11 +12,12 @@ TARGETS = {
 }
 
 
-def anneal(target, seed=0, alpha=0.0, **options):
+def anneal(target, seed=0, alpha=0.0, history_every=None, **options):
+    repelled = {} if history_every is None else {"history_every": history_every}
     return srmc.ais(
         jax.random.key(seed),
         target.logdensity_fn,
-        lambda f: srmc.gwg(f, target.space, alpha=alpha),
+        lambda f: srmc.gwg(f, target.space, alpha=alpha, **repelled),
         lambda key: target.space.random(key, target.position),
         lambda x: 0.0 * jnp.sum(x),
         log_base_normalizer=target.position.size * np.log(2),
@@ -62,7 +63,14 @@ def test_repelled_transitions_say_that_weights_are_not_exact():
 def test_a_strength_that_rises_later_is_noticed_too():
     strength = srmc.gain_limited(1.0)
     with pytest.warns(UserWarning, match="weights are not exact"):
-        anneal(TARGETS["rbm"], alpha=strength, schedule=5, num_particles=4, num_steps=2)
+        anneal(
+            TARGETS["rbm"],
+            alpha=strength,
+            history_every=1,  # by default it is not updated in so few steps
+            schedule=5,
+            num_particles=4,
+            num_steps=2,
+        )
 
 
 def test_continuous_targets_anneal_too():

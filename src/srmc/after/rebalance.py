@@ -167,8 +167,7 @@ def rebalance_parts(
     if run.scores is None and run.density is not None and run.chains.shape[1] >= FEWEST:
         # Of sticky chains, some draws per correlation time tell as much as all.
         time = float(np.min(autocorrelation_time(run.chains)))
-        dear = 1 if run.cost is None else run.chains[..., 0].size / (AT_FIRST * run.cost)
-        run = run._replace(every=max(1, int(time / PER_TIME), int(np.ceil(dear))))
+        run = run._replace(every=max(1, int(time / PER_TIME)))
     parts = []
     for n, chains in enumerate(np.array_split(run.chains, count)):
         show("rebalancing", n, count)
@@ -198,10 +197,11 @@ class Rebalanced(NamedTuple):
 def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     """The draws of some chains under one map."""
     chains, score, density = run.chains, run.score, run.density
-    if chains.shape[1] < FEWEST:
+    few = chains.shape[1] < FEWEST
+    if few or (form == "auto" and _is_dear(run)):
         scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
-        few = nothing(f"there are fewer than {FEWEST} draws per chain")
-        return Rebalanced(np.zeros_like(chains), few, Part(chains, scores))
+        reason = f"there are fewer than {FEWEST} draws per chain" if few else DECLINED
+        return Rebalanced(np.zeros_like(chains), nothing(reason), Part(chains, scores))
     spent = _meter(score, density)
     part = _scored(run)
     usable = np.all(np.isfinite(part.s), axis=1)
@@ -262,6 +262,14 @@ def _meter(score: Batched, density: Batched | None) -> Callable[[], _Spent]:
     count = lambda: _Spent(score.count, 0 if density is None else density.count)
     began = count()
     return lambda: _Spent(*(now - then for now, then in zip(count(), began, strict=True)))
+
+
+def _is_dear(run: Run) -> bool:
+    """Whether scoring the draws to begin with would take too large a part of what they took."""
+    if run.scores is not None or run.cost is None:
+        return False
+    some = run.chains[:, :: run.every].reshape(-1, run.chains.shape[2])
+    return bool(np.sum(is_fresh(some)) > AT_FIRST * run.cost)
 
 
 def _scored(run: Run) -> Part:
