@@ -17,8 +17,9 @@ from srmc.tune import rule
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
 SCORED = 250  # draws at least that are scored again in each iteration; half of it where
 LITTLE = 0.3  # this share of the errors, or more, is expected to be left
-CHEAP = 0.05  # of what the draws took, which an iteration may take without being spared;
-FEWEST = 32  # draws at least if it is, where scores are foreseen by a regression
+DEAR = 0.25  # of what the draws took, for an iteration, above which the last densities are a risk
+CHEAP = 0.05  # the same, up to which an iteration is not spared; if it is, it scores at least
+FEWEST = 32  # draws, where these are foreseen by a regression
 MISSED = 0.03  # that leaves less than this share of them
 PER_TIME = 5  # draws per autocorrelation time that are scored; if scores are not known, nothing is
 AT_FIRST = 0.5  # done where that takes more than this share of what the draws took
@@ -81,7 +82,7 @@ class Budget(NamedTuple):
         most = MOST * self.cost
         if foresee is not None:
             most = (1.0 if foresee.missed < CLOSE else 2 * MOST) * self.cost
-            most += self.last if count <= 2 * CHEAP * self.cost else 0.0
+            most += self.last if count <= DEAR * self.cost else 0.0
         worth = (WORTH / max(float(np.mean(expected)), 1e-3) - 1) * self.cost
         return min(most, worth) - self.last - self.spent()
 
