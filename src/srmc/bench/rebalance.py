@@ -42,6 +42,8 @@ def rebalance(
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise ValueError(f"targets must be among {', '.join(TARGETS)}, got {unknown}")
+    if keep is not None and not keep.is_dir():
+        raise ValueError(f"keep must be an existing folder, got {keep}")
     jobs = [(name, kernel) for name in names for kernel in kernels or ["nuts"]]
     rows = []
     for done, (name, kernel) in enumerate(jobs):
@@ -51,13 +53,12 @@ def rebalance(
             kernel, 500 if quick else 5000 if alone else 1000, 200 if quick else num_samples
         )
         target, count = TARGETS[name](), 4 if quick else replicates
+        size = f"{case.num_warmup}+{case.num_samples}-x{num_chains}x{count}-seed{seed}"
         find = functools.partial(find_rebalanced_truth, target, quick)
-        found = kept(keep, f"truth-{name}", find)
-        runs = functools.partial(plain_runs, flatten(target), case, num_chains, count, seed)
-        if keep is not None:
-            size = f"{num_chains}-{case.num_samples}-{count}"
-            runs = functools.partial(_kept_runs, keep, f"{name}-{kernel}-{size}", runs)
-        row = compare(target, Truth(**found), case, num_chains, runs)
+        truth = _kept_truth(keep, f"truth-{name}{'-quick' * quick}", find)
+        make = functools.partial(plain_runs, flatten(target), case, num_chains, count, seed)
+        runs = functools.partial(_kept_runs, keep, f"{name}-{kernel}-{size}", make)
+        row = compare(target, truth, case, num_chains, runs)
         row |= {"replicates": count, "seed": seed}
         rows.append({"target": name} | row)
     on_progress("rebalance", len(jobs), len(jobs), "")
@@ -67,27 +68,34 @@ def rebalance(
 Runs = Iterator[tuple[np.ndarray, np.ndarray, float]]  # draws, scores, and gradients per chain
 
 
-def kept(folder: Path | None, name: str, find: Callable[[], Truth]) -> dict[str, Any]:
-    """The truth from a file in the folder, or else found now and put there."""
-    path = None if folder is None else folder / f"{name}.npz"
-    if path is not None and path.exists():
-        with np.load(path) as file:
-            return {key: jnp.asarray(file[key]) for key in file.files}
-    found = find()._asdict()
-    if path is not None:
-        np.savez(path, **found)
-    return found
+def _kept_truth(folder: Path | None, name: str, find: Callable[[], Truth]) -> Truth:
+    """The truth, from a file in the folder if there is one."""
+    if folder is None:
+        return find()
+    found = _kept(folder / f"{name}.npz", lambda: find()._asdict())
+    return Truth(**{key: jnp.asarray(value) for key, value in found.items()})
 
 
-def _kept_runs(folder: Path, name: str, find: Callable[[], Runs]) -> Runs:
-    """The runs from a file in the folder, or else made now and put there."""
-    path = folder / f"{name}.npz"
+def _kept_runs(folder: Path | None, name: str, make: Callable[[], Runs]) -> Runs:
+    """The runs, from a file in the folder if there is one."""
+    if folder is None:
+        yield from make()
+        return
+    names = ("x", "s", "cost")
+    joined = lambda: dict(zip(names, map(np.array, zip(*make(), strict=True)), strict=True))
+    found = _kept(folder / f"{name}.npz", joined)
+    for x, s, cost in zip(*(found[key] for key in names), strict=True):
+        yield x, s, float(cost)
+
+
+def _kept(path: Path, find: Callable[[], dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Arrays from a file, or else found now and put there; a file is whole or not there."""
     if not path.exists():
-        x, s, c = map(np.array, zip(*find(), strict=True))
-        np.savez(path, x=x, s=s, c=c)
+        unfinished = path.with_suffix(".tmp.npz")
+        np.savez(unfinished, **find())
+        unfinished.replace(path)
     with np.load(path) as file:
-        for x, s, cost in zip(file["x"], file["s"], file["c"], strict=True):
-            yield x, s, float(cost)
+        return dict(file)
 
 
 def compare(
