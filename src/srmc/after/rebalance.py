@@ -103,9 +103,9 @@ def rebalance(
         and wrong gradients are found), and no draw is moved to where it is not finite.
     cost
         The number of gradients that the draws took, all chains together, if it is known. Then at
-        most 30% of it is spent here (60% near a Gaussian, all of it very near, and beside the
-        checks of the assumption), and only where
-        that is expected to lower the errors more than as many further draws would.
+        most 30% of it is spent here, and only where that is expected to lower the errors more than
+        as many further draws would. Near a Gaussian iterations may take 60% of it, and very near
+        it all; checks, and log densities at moved draws, come on top.
     report
         Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
     progress

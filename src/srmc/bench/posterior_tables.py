@@ -132,7 +132,8 @@ def posteriors_page(rows: list[Row]) -> str:
         "the least of any sampler alone, in the first table, and of any sampler alone or with "
         "control variates (cv), in the second. For a given error, this is the ratio of the "
         "gradients. The rival named is the best for means; the last columns count the warm-up "
-        "too, or seconds without compilation instead of gradients.",
+        "too, or seconds without compilation instead of gradients, which are rough where other "
+        "programs ran on the machine.",
         markdown(_against_lines(rows, ("plain",))),
         markdown(_against_lines(rows, RIVALS)),
         "## Where rebalancing loses",
