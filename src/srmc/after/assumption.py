@@ -19,14 +19,15 @@ from srmc.after.transport import Rows
 from srmc.metrics.errors import batch_means_error
 
 CHANCE = 1e-5  # probability that a sound run fails the t test
-SEGMENTS = 32  # pairs of draws between which scores are integrated
+SEGMENTS = 32  # pairs of draws between which scores are integrated; half as many where there are
+FEW = 500  # fewer draws than this, whose errors hide more
 INTERVALS = (2, 4, 8, 16)  # of the rules that are tried on a segment in turn
 NODES = 8  # of Gauss and Legendre's rule on a piece of a segment
 REFINED = 8  # segments that are integrated again, in more pieces, if they disagree
 PIECES = 64
-GROUPS = 64  # of coordinates, in which the density is followed outwards together,
+GROUPS = 16  # of coordinates, in which the density is followed outwards together,
 PROBED = 1000  # and coordinates at most, one by one
-OUTWARDS = (0.25, 1.0)  # standard deviations
+OUTWARDS = 1.0  # standard deviations
 
 ScoreRows = Callable[[Rows], Rows]
 DensityRows = Callable[[Rows], Float[np.ndarray, " n"]]
@@ -93,22 +94,23 @@ def _segments(
     if not len(known):
         return Finding("segments", False, "no draw has a finite score to begin with")
     x, s = x[known], s[known]
-    first, second = rng.integers(0, len(x), (2, SEGMENTS))
+    count = SEGMENTS if len(x) >= FEW else SEGMENTS // 2
+    first, second = rng.integers(0, len(x), (2, count))
     # Half of the segments lead from end to end of a coordinate, and so across any jump in it.
-    across = rng.permutation(x.shape[1])[: SEGMENTS // 2]
+    across = rng.permutation(x.shape[1])[: count // 2]
     first[: len(across)] = np.argmin(x[:, across], axis=0)
     second[: len(across)] = np.argmax(x[:, across], axis=0)
     a, b = x[first], x[second]
     ends = density(np.concatenate([a, b]))
-    change = ends[SEGMENTS:] - ends[:SEGMENTS]
-    rounding = 4 * _epsilon() * (np.abs(ends[:SEGMENTS]) + np.abs(ends[SEGMENTS:])) + 1e-3
+    change = ends[count:] - ends[:count]
+    rounding = 4 * _epsilon() * (np.abs(ends[:count]) + np.abs(ends[count:])) + 1e-3
     bad, once, twice = _disagreeing(score, a, b, (s[first], s[second]), change, rounding)
     if len(bad):
         rounding[bad] += _rounding(score, a[bad], b[bad])
         off = np.abs(change[bad] - twice)
         doubt = np.isfinite(off) & (off > 4 * np.abs(twice - once) + rounding[bad])
         bad = bad[doubt]
-    share = len(bad) / SEGMENTS
+    share = len(bad) / count
     # A kink or a sharp peak is integrated better in more pieces, and a jump is not.
     doubtful = bad[:REFINED]
     off = np.zeros(0)
@@ -118,7 +120,7 @@ def _segments(
         off = np.abs(change - fine)
         bad = np.flatnonzero(off > 4 * np.abs(fine - old) + 2 * rounding[doubtful])
     failed = len(bad) >= 2 and 2 * len(bad) >= len(doubtful)
-    text = f"the score integrates to the change of the log density on {SEGMENTS} segments"
+    text = f"the score integrates to the change of the log density on {count} segments"
     if failed:
         text = (
             f"on {share:.0%} of the segments between draws the log density changes by another "
@@ -205,10 +207,10 @@ def _edges(x: Rows, density: DensityRows, rng: np.random.Generator) -> Finding:
     """
     dim = x.shape[1]
     groups = np.array_split(rng.permutation(dim), min(dim, GROUPS))
-    if dim > GROUPS:
-        ends = _ends(x, density, groups, OUTWARDS[-1:])
+    ends = _ends(x, density, groups)
+    if dim > GROUPS and np.any(ends):
         groups = [np.array([i]) for g in np.flatnonzero(ends) for i in groups[g]][:PROBED]
-    ends = _ends(x, density, groups, OUTWARDS) if groups else np.zeros(0, bool)
+        ends = _ends(x, density, groups)
     failed = bool(np.any(ends))
     text = f"the log density is finite beyond the outermost draws of {dim} coordinates"
     if failed:
@@ -221,7 +223,7 @@ def _edges(x: Rows, density: DensityRows, rng: np.random.Generator) -> Finding:
 
 
 def _ends(
-    x: Rows, density: DensityRows, groups: list[Int[np.ndarray, " k"]], steps: tuple[float, ...]
+    x: Rows, density: DensityRows, groups: list[Int[np.ndarray, " k"]]
 ) -> Bool[np.ndarray, " g"]:
     """Whether the density is not finite where a group of coordinates goes beyond all draws."""
     sd = x.std(axis=0)
@@ -229,10 +231,9 @@ def _ends(
     for group in groups:
         for outermost, sign in ((np.argmin, -1.0), (np.argmax, 1.0)):
             rows = outermost(x[:, group], axis=0)
-            for far in steps:
-                point = x[rows[0]].copy()
-                point[group] = x[rows, group] + sign * far * sd[group]
-                points.append(point)
+            point = x[rows[0]].copy()
+            point[group] = x[rows, group] + sign * OUTWARDS * sd[group]
+            points.append(point)
     values = density(np.stack(points)).reshape(len(groups), -1)
     ends: np.ndarray = np.any(~np.isfinite(values), axis=1)
     return ends

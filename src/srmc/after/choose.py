@@ -12,7 +12,6 @@ from srmc.after.report import Expected, expect
 from srmc.after.solve import ITERATIONS, Solved, apply, solve
 from srmc.after.transport import Coordinates, Form, Rows
 from srmc.metrics.errors import autocorrelation_time
-from srmc.tune import rule
 
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried
 SCORED = 250  # draws at least that are scored again in each iteration; half of it where
@@ -24,13 +23,16 @@ MISSED = 0.03  # that leaves less than this share of them
 PER_TIME = 5  # draws per autocorrelation time that are scored; if scores are not known, nothing is
 AT_FIRST = 0.5  # done where that takes more than this share of what the draws took
 FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
-FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted
-DRAWS_PER_FEATURE = 40  # at least, for products to be tried
+FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted; very near a
+FARTHEST_CLOSE = 3.0  # Gaussian, few draws may have to be moved far
+DRAWS_PER_FEATURE = 40  # at least, for products to be tried,
+MOST_FEATURES = 1000  # and features at most
 MOST = 0.3  # of what the draws took, that is spent at most; with foresight twice as much, and all
 CLOSE = 0.01  # where a regression leaves less than this share of the scores;
 WORTH = 0.85  # and so that at equal cost no more than this is expected to be left of the errors
 DECLINED = "rebalancing would take more gradients than it is expected to be worth"
-FRESH = 9  # autocorrelation times of the slowest coordinate that draws must last to be worth it
+FRESH = 9  # autocorrelation times of the slowest coordinate that draws must last to be worth it,
+FRESH_CLOSE = 7  # or fewer very near a Gaussian
 ENOUGH = 3  # iterations that must be affordable; one where scores are foreseen
 FORMS = {
     "products": Form("full", 5, products=True),
@@ -112,12 +114,15 @@ def choose(
     """
     reasons, tried = list[str](), False
     foresee = regression(at, at.standardise(part.x), part.s * at.scale)
+    close = foresee is not None and foresee.missed < CLOSE
     bound, fewest = (FARTHEST, ENOUGH) if foresee is None else (FARTHEST_FORESEEN, 1)
+    bound = FARTHEST_CLOSE if close else bound
     num_draws, dim = part.x.shape
     time = autocorrelation_time(part.chains)
-    if form == "auto" and budget.cost is not None and num_draws < FRESH * np.max(time):
+    stale = num_draws < (FRESH_CLOSE if close else FRESH) * np.max(time)
+    if form == "auto" and budget.cost is not None and stale:
         return None, DECLINED
-    for candidate in _candidates(form, num_draws, dim, foresee is not None):
+    for candidate in _candidates(form, at, num_draws, foresee):
         expected = expect(at, candidate, part.chains.shape, part.x, part.s)
         count = len(part.x)
         if thinned:
@@ -142,17 +147,24 @@ def choose(
     return None, "; ".join(reasons) if tried else DECLINED
 
 
-def _candidates(form: str, num_draws: int, dim: int, foreseen: bool) -> list[Form]:
+def _candidates(
+    form: str, at: Coordinates, num_draws: int, foresee: Regression | None
+) -> list[Form]:
     """The forms to try, the richest first."""
     if form != "auto":
         return [FORMS[form]]
-    dense = dim <= rule.DENSE_UP_TO and num_draws >= 4 * dim
-    order = 3 if num_draws < 200 else 9 if foreseen and num_draws >= 400 else 5
+    close = foresee is not None and foresee.missed < CLOSE
+    dim, per_dimension = len(at.scale), 1.2 if close else 2.4 if foresee else 4.0
+    dense = at.root is not None and num_draws >= per_dimension * dim
+    order = 3 if num_draws < 200 else 5 if foresee is None or num_draws < 400 else 9
+    if at.root is not None and num_draws < 2 * dim:
+        order = 1  # marginal fields would fit the noise of the whitening
     full = [Form("full", order), Form("full")] if dense else []
     richest = FORMS["products"]
-    if num_draws >= DRAWS_PER_FEATURE * richest.size(dim):
+    if richest.size(dim) <= min(MOST_FEATURES, num_draws / DRAWS_PER_FEATURE):
         full = [richest, *full]
-    return [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
+    every = [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
+    return list(dict.fromkeys(every))
 
 
 def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
@@ -183,7 +195,7 @@ def _again(
     if foresee is not None:
         wanted = max(2 * num_features, min(count / 4, fresh, 8 * num_features), SCORED)
         if cost is not None:
-            fewer = wanted * min(1.0, (foresee.missed / MISSED) ** 0.5)
+            fewer = min(wanted, count) * min(1.0, (foresee.missed / MISSED) ** 0.5)
             wanted = min(wanted, max(FEWEST, fewer, CHEAP * cost))
     elif form.products:  # far from a Gaussian, where features are heavy
         wanted = max(8 * num_features, min(count / 4, fresh), SCORED)

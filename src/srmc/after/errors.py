@@ -32,6 +32,7 @@ DRAWS_PER_FEATURE = 4  # at least, in a regression
 MOST = 64  # features in a regression
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 FUNCTIONS_AT_ONCE = 256
+NUMBERS = 2**25  # draws times features, beyond which those of products are left out
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
 
@@ -139,7 +140,7 @@ def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Rows]:
     if form.order >= 2:
         values, slopes = hermite(z, form.order)
         marginal = np.concatenate(list(slopes + values * own[None]), axis=1)
-    if form.products:
+    if form.products and len(z) * form.size(z.shape[1]) <= NUMBERS:
         product = product_features(at, z, s)
     return [own, linear, marginal, product]
 

@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from srmc._types import Float
 from srmc.after.transport import Coordinates, Rows, Weights, feature_rows, hermite
 
 DAMPED = 0.3  # added to correlations of features, which are estimates
 DRAWS_PER_FEATURE = 8  # at least, to estimate them
+LEAST = 0.04  # variance that a step of linear maps can make 1
 NUMBERS = 2**23  # draws times features, at most, in an estimate
 
 Newton = Callable[[np.ndarray], np.ndarray]  # from means of features to weights, as in `flat`
@@ -79,7 +81,20 @@ def _of_gaussian(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Newton:
         scaled = marginal * group.marginal
         if inverses:
             scaled = np.stack([m @ row for m, row in zip(inverses, scaled, strict=True)])
-        step = Weights(shift * group.shift, linear * group.linear, marginal * scaled, group.product)
+        whole = linear * (_whitening(group.linear) if group.linear.ndim == 2 else group.linear)
+        step = Weights(shift * group.shift, whole, marginal * scaled, group.product)
         return step.flat()
 
     return newton
+
+
+def _whitening(means: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
+    """Twice the linear map after which the means of linear features are 0 on a Gaussian.
+
+    They are F = I - C there, with C the covariance of the draws, and the map is C^(-1/2) - I, which
+    is F / 2 to first order.
+    """
+    values, vectors = np.linalg.eigh(means)
+    stretch = 2 * (np.maximum(1 - values, LEAST) ** -0.5 - 1)
+    found: np.ndarray = (vectors * stretch) @ vectors.T
+    return found

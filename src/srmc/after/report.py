@@ -4,9 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from srmc._types import Float
 from srmc.after.assumption import Finding
 from srmc.after.transport import Coordinates, Form, Rows, Weights, hermite, product_features
 from srmc.metrics.errors import batch_means_error
+
+NUMBERS = 2**23  # draws times features that are looked at, at most, to see what these explain
 
 
 class Residual(NamedTuple):
@@ -82,9 +85,13 @@ class Report(NamedTuple):
 
 def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows) -> Expected:
     """What regressions on the features of this form leave of the long-run variances."""
+    width = max(x.shape[1], form.size(x.shape[1]) if form.products else 0)
+    some = _first(shape, NUMBERS // width)
+    shape, x, s = (*some, shape[2]), *(_of_first(v, shape, some) for v in (x, s))
     s = np.where(np.isfinite(s), s, 0.0) * at.scale
     z, own = at.standardise(x), at.regress(s)
-    together = [product_features(at, z, s)] if form.products else []
+    together = product_features(at, z, s) if form.products else np.zeros((len(z), 0))
+    gram = together.T @ together
     shown = np.linspace(0, x.shape[1] - 1, min(x.shape[1], 32)).astype(int)
     befores, afters = [], []
     for i in shown:
@@ -95,17 +102,39 @@ def expect(at: Coordinates, form: Form, shape: tuple[int, ...], x: Rows, s: Rows
         if form.order >= 2:
             values, slopes = hermite(own_z, form.order)
             features += list((slopes + values * own[None, :, i : i + 1])[..., 0])
-        phi = np.column_stack([*features, *together])
         below = (own_z < np.quantile(own_z, (0.05, 0.5, 0.95))).astype(float)
         before = np.concatenate([own_z, own_z**2, below], axis=1)
         before = before - before.mean(axis=0)
         befores.append(before)
-        afters.append(before - phi @ np.linalg.lstsq(phi, before, rcond=None)[0])
+        afters.append(before - _fit(np.column_stack(features), together, gram, before))
     whole = lambda parts: np.stack(parts, axis=-1).reshape(*shape[:2], 5, len(shown))
     errors = [batch_means_error(whole(parts)) for parts in (befores, afters)]
     known = errors[0] > 1e-9 * np.max(np.abs(befores), axis=1).T
     ratio = np.where(known, errors[1] / np.where(known, errors[0], 1.0), 1.0) ** 2
     return Expected(*(float(np.mean(part)) for part in (ratio[0], ratio[1], ratio[2:])))
+
+
+def _first(shape: tuple[int, ...], most: int) -> tuple[int, int]:
+    """So many chains, and so many of their draws, that these are at most `most`."""
+    draws = min(shape[1], most)
+    return min(shape[0], most // draws), draws
+
+
+def _of_first(rows: Rows, shape: tuple[int, ...], some: tuple[int, int]) -> Rows:
+    chains, draws = some
+    return rows.reshape(shape)[:chains, :draws].reshape(-1, shape[2])
+
+
+def _fit(
+    own: Rows, others: Rows, others_gram: Float[np.ndarray, "p p"], f: Float[np.ndarray, "n k"]
+) -> Float[np.ndarray, "n k"]:
+    """The regression of f on a coordinate's own features and on those that all share."""
+    cross = own.T @ others
+    gram = np.block([[own.T @ own, cross], [cross.T, others_gram]])
+    ridge = np.diag(1e-10 * np.diag(gram) + 1e-300)
+    beta = np.linalg.solve(gram + ridge, np.concatenate([own.T @ f, others.T @ f]))
+    fitted: np.ndarray = own @ beta[: own.shape[1]] + others @ beta[own.shape[1] :]
+    return fitted
 
 
 def residual(means: Weights) -> Residual:

@@ -1,8 +1,9 @@
 """Maps close to the identity, and the Stein features that they act against.
 
 Coordinates are z = (x - mu) / D and y = R^(-1/2) z, where D R D = A is the geometric mean of the
-covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. Up to
-256 dimensions R is a correlation matrix, beyond it is the identity.
+covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. R is a
+correlation matrix in up to 256 dimensions, and in up to 1,024 where draws are enough to know it;
+elsewhere it is the identity, and nothing is d x d.
 """
 
 import functools
@@ -16,6 +17,8 @@ from numpy.polynomial import hermite_e
 from srmc._types import Float, Int
 from srmc.tune import rule
 
+DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; those beyond rule.DENSE_UP_TO need
+DRAWS_PER_DIMENSION = 1.5  # for it, with which item response gains, and with 1.0 volatility loses
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
 Rows = Float[np.ndarray, "n d"]
@@ -59,12 +62,13 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    if dim > rule.DENSE_UP_TO:
+    many = dim <= DENSE_UP_TO and len(x) >= DRAWS_PER_DIMENSION * dim
+    if dim > rule.DENSE_UP_TO and not many:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
         return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
-    ridge = 1e-2 * (dim / (dim + len(x))) ** 2
+    ridge = 1e-2 * (dim / (dim + len(x))) ** 4
     lower = np.linalg.cholesky(cx.T @ cx / len(x) + ridge * np.eye(dim))
     turned = cs @ lower
     values, vectors = np.linalg.eigh(turned.T @ turned / len(x) + ridge * np.eye(dim))
@@ -167,11 +171,16 @@ def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
     """The map of draws z."""
     offset, linear = at.push(weights.shift), weights.linear
     if linear.ndim == 2:
-        linear = at.push(at.whiten(np.eye(len(linear))) @ linear)
-    elif linear.size and at.root is not None:
-        linear = at.push(at.whiten(np.eye(len(linear))) * linear)
+        linear = at.push(linear if at.inverse is None else at.inverse @ linear)
+    elif linear.size and at.inverse is not None:
+        linear = at.push(at.inverse * linear)
     order = len(weights.marginal) + 1
     powers = _monomials(order).T @ weights.marginal if weights.marginal.size else None
+    if weights.product.size:
+        dim = len(weights.shift)
+        by_pair = np.zeros((dim * (dim + 1) // 2, dim))
+        by_pair[_pair_and_direction(dim)] = weights.product / np.sqrt(2)
+        constant = _upper(_correlation(at)) @ by_pair
 
     def move(z: Rows) -> Rows:
         out: Rows = z + offset
@@ -182,9 +191,7 @@ def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
         if powers is not None:
             out += at.regress(polynomial(powers, np.clip(z, -FAR, FAR)))
         if weights.product.size:
-            along = triples(z.shape[1])[:, 2]
-            spread = np.eye(z.shape[1])[along] * weights.product[:, None]
-            out += at.regress(products(at, z)[0] @ spread)
+            out += at.regress(_pairs(np.clip(z, -FAR, FAR)) @ by_pair - constant)
         return out
 
     return move
@@ -208,14 +215,16 @@ def mean_features(at: Coordinates, like: Weights, parts: Iterable[tuple[Rows, Ro
         if like.marginal.size:
             marginal += _marginal_sums(z, at.regress(s), order)
         if like.product.size:
-            product += np.sum(product_features(at, z, s), axis=0)
+            product += _product_sums(at, z, at.regress(s))
     linear = like.linear
     if linear.size:
-        whole = at.whiten(at.push(outer.T).T) if is_matrix else outer
         if linear.ndim == 2:
+            whole = at.whiten(at.push(outer.T).T)
             linear = count * np.eye(dim) + (whole + whole.T) / 2
+        elif at.root is not None:
+            linear = count + np.sum(at.root * at.whiten(outer).T, axis=1)
         else:
-            linear = count + (np.diag(whole) if is_matrix else whole)
+            linear = count + outer
     sums = Weights(at.push(shift), linear, marginal, product)
     return like.like(sums.flat() / max(count, 1))
 
@@ -281,10 +290,45 @@ def product_features(at: Coordinates, z: Rows, s: Rows) -> Float[np.ndarray, "n 
     return features
 
 
+def _product_sums(at: Coordinates, z: Rows, own: Rows) -> Float[np.ndarray, " t"]:
+    """The sums of the features of products over draws, without a column for each of them."""
+    i, j, k = triples(z.shape[1]).T
+    correlation, cut = _correlation(at), np.clip(z, -FAR, FAR)
+    values = _pairs(cut).T @ own - np.outer(_upper(correlation), np.sum(own, axis=0))
+    slopes = (np.abs(z) < FAR).astype(float).T @ cut
+    turned = slopes[i, j] * correlation[i, k] + slopes[j, i] * correlation[j, k]
+    found: np.ndarray = (values[_pair_and_direction(z.shape[1])] + turned) / np.sqrt(2)
+    return found
+
+
+def _correlation(at: Coordinates) -> Float[np.ndarray, "d d"]:
+    return np.eye(len(at.scale)) if at.correlation is None else at.correlation
+
+
+def _upper(matrix: Float[np.ndarray, "d d"]) -> Float[np.ndarray, " p"]:
+    upper: np.ndarray = matrix[np.triu_indices(len(matrix))]
+    return upper
+
+
+def _pairs(z: Rows) -> Float[np.ndarray, "n p"]:
+    """z_i z_j for i <= j."""
+    i, j = np.triu_indices(z.shape[1])
+    found: np.ndarray = z[:, i] * z[:, j]
+    return found
+
+
+def _pair_and_direction(dim: int) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " t"]]:
+    """The columns of `_pairs`, and the coordinates along which they act, of all triples."""
+    place = np.zeros((dim, dim), int)
+    place[np.triu_indices(dim)] = np.arange(dim * (dim + 1) // 2)
+    i, j, k = triples(dim).T
+    return place[i, j], k
+
+
 def products(at: Coordinates, z: Rows) -> tuple[Float[np.ndarray, "n t"], Float[np.ndarray, "n t"]]:
     """(z_i z_j - R_ij) / sqrt(2) and its derivative along R[:, k] for all triples, z cut at ±3."""
     i, j, k = triples(z.shape[1]).T
-    correlation = np.eye(z.shape[1]) if at.correlation is None else at.correlation
+    correlation = _correlation(at)
     cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
     values = (cut[:, i] * cut[:, j] - correlation[i, j]) / np.sqrt(2)
     slopes = inside[:, i] * cut[:, j] * correlation[i, k]
