@@ -65,6 +65,36 @@ def test_cheap_draws_stay_where_features_explain_little():
     np.testing.assert_array_equal(moved, draws)
 
 
+@pytest.mark.parametrize(("num_draws", "form"), [(100, "full, order 3"), (70, "full")])
+def test_few_draws_near_a_gaussian_get_all_linear_maps(num_draws, form):
+    """Of 50 dimensions, with 1.4 draws for each of them."""
+    rng = np.random.default_rng(0)
+    mixing = np.eye(50) + 0.1 * rng.normal(size=(50, 50))
+    precision = jnp.asarray(np.linalg.inv(mixing @ mixing.T))
+    draws = rng.normal(size=(num_draws, 50)) @ mixing.T
+    moved, report = rebalanced(draws, lambda x: -0.5 * x @ precision @ x, cost=20.0 * num_draws)
+    assert report.form == form
+    off = lambda x: np.linalg.norm(x.T @ x / num_draws - mixing @ mixing.T)
+    assert off(moved) < 0.2 * off(draws)
+    assert np.linalg.norm(moved.mean(axis=0)) < 0.1 * np.linalg.norm(draws.mean(axis=0))
+
+
+@pytest.mark.parametrize("num_draws", [150, 700])
+def test_beyond_256_dimensions_coordinates_are_whitened_if_draws_are_enough(num_draws):
+    dim, rng = 300, np.random.default_rng(1)
+    shared = rng.normal(size=(num_draws, 1))
+    draws = rng.normal(size=(num_draws, dim)) + shared  # of covariance I + 11^T
+    logdensity = lambda x: -0.5 * (x @ x - jnp.sum(x) ** 2 / (1 + dim))
+    moved, report = rebalanced(draws, logdensity, cost=20.0 * num_draws)
+    error = lambda x: np.mean(x.mean(axis=0) ** 2)
+    if num_draws > dim:
+        assert report.form.startswith("full")
+        assert error(moved) < 1e-4 * error(draws)
+    else:
+        assert not report.form.startswith("full")
+        assert error(moved) <= error(draws)
+
+
 def test_a_chain_that_hardly_moved_stays():
     rng = np.random.default_rng(2)
     draws = np.cumsum(0.05 * rng.normal(size=(NUM_DRAWS, 3)), axis=0)

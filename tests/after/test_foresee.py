@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.after.coordinates import coordinates
 from srmc.after.foresee import regression
 from srmc.after.solve import solve
-from srmc.after.transport import Form, coordinates
+from srmc.after.transport import Form
 
 
 def foreseen(x, s):

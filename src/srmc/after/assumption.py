@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from srmc._types import Bool, Float, Int
-from srmc.after.transport import Rows
+from srmc.after.coordinates import Rows
 from srmc.metrics.errors import batch_means_error
 
 CHANCE = 1e-5  # probability that a sound run fails the t test

@@ -8,7 +8,7 @@ import numpy as np
 from srmc._checks import outputs_of
 from srmc._programs import over_rows
 from srmc._types import Bool
-from srmc.after.transport import Rows
+from srmc.after.coordinates import Rows
 
 ROWS_AT_ONCE = 512  # draws that are evaluated together,
 NUMBERS_AT_ONCE = 2**22  # and at most so many numbers

@@ -7,10 +7,11 @@ import numpy as np
 
 from srmc._types import Float
 from srmc.after.batched import Batched
+from srmc.after.coordinates import Coordinates, Rows
 from srmc.after.foresee import Regression, regression
 from srmc.after.report import Expected, expect
 from srmc.after.solve import ITERATIONS, Solved, apply, solve
-from srmc.after.transport import Coordinates, Form, Rows
+from srmc.after.transport import Form
 from srmc.metrics.errors import autocorrelation_time
 
 CONVERGED = 0.35  # residual over that before, above which fewer fields are tried

@@ -16,15 +16,10 @@ from numpy.typing import ArrayLike
 from srmc._checks import as_numbers
 from srmc._types import Float, Int
 from srmc.after.as_chains import as_chains
+from srmc.after.coordinates import Coordinates, Rows, coordinates
+from srmc.after.products import product_features
 from srmc.after.report import Report, Residual
-from srmc.after.transport import (
-    Coordinates,
-    Form,
-    Rows,
-    coordinates,
-    hermite,
-    product_features,
-)
+from srmc.after.transport import Form, hermite
 from srmc.metrics.errors import at_least_between, batch_means_error
 
 FOLDS = 5  # parts of the run; beta for each comes from the others

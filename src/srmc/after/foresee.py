@@ -8,7 +8,8 @@ gradients, but for a small correction, which some draws suffice for.
 import numpy as np
 
 from srmc._types import Float
-from srmc.after.transport import FAR, Coordinates, Rows, polynomial
+from srmc.after.coordinates import FAR, Coordinates, Rows
+from srmc.after.transport import polynomial
 
 GOOD = 0.9  # share of the squared scores that a regression must explain, at draws not in it
 DRAWS_PER_TERM = 4  # at least

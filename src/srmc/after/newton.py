@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from srmc._types import Float
-from srmc.after.transport import Coordinates, Rows, Weights, feature_rows, hermite
+from srmc.after.coordinates import Coordinates, Rows
+from srmc.after.transport import Weights, feature_rows, hermite
 
 DAMPED = 0.3  # added to correlations of features, which are estimates
 DRAWS_PER_FEATURE = 8  # at least, to estimate them

@@ -17,10 +17,10 @@ from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched, is_fresh
 from srmc.after.choose import AT_FIRST, DECLINED, FORMS, PER_TIME, Budget, Part, choose
+from srmc.after.coordinates import coordinates
 from srmc.after.given import like, take
 from srmc.after.report import Report, left, nothing, residual
 from srmc.after.solve import apply
-from srmc.after.transport import coordinates
 from srmc.metrics.errors import autocorrelation_time
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]

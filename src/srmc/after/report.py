@@ -6,7 +6,9 @@ import numpy as np
 
 from srmc._types import Float
 from srmc.after.assumption import Finding
-from srmc.after.transport import Coordinates, Form, Rows, Weights, hermite, product_features
+from srmc.after.coordinates import Coordinates, Rows
+from srmc.after.products import product_features
+from srmc.after.transport import Form, Weights, hermite
 from srmc.metrics.errors import batch_means_error
 
 NUMBERS = 2**23  # draws times features that are looked at, at most, to see what these explain

@@ -8,7 +8,8 @@ import numpy as np
 from srmc._checks import check_number
 from srmc._types import Float
 from srmc.after.as_chains import as_chains
-from srmc.after.transport import Rows, coordinates, hermite
+from srmc.after.coordinates import Rows, coordinates
+from srmc.after.transport import hermite
 from srmc.tune import rule
 
 ORDER = 5  # of the marginal features

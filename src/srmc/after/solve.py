@@ -11,17 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc._types import Bool, Int
+from srmc.after.coordinates import Coordinates, Rows
 from srmc.after.foresee import Regression
 from srmc.after.newton import newton
-from srmc.after.transport import (
-    Coordinates,
-    Form,
-    Rows,
-    Weights,
-    mean_features,
-    mover,
-    no_move,
-)
+from srmc.after.transport import Form, Weights, mean_features, mover, no_move
 
 MEMORY = 5  # iterations that Anderson acceleration remembers
 ITERATIONS = 6  # at most

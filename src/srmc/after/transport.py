@@ -1,10 +1,4 @@
-"""Maps close to the identity, and the Stein features that they act against.
-
-Coordinates are z = (x - mu) / D and y = R^(-1/2) z, where D R D = A is the geometric mean of the
-covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. R is a
-correlation matrix in up to 256 dimensions, and in up to 1,024 where draws are enough to know it;
-elsewhere it is the identity, and nothing is d x d.
-"""
+"""Maps close to the identity, and the Stein features that they act against."""
 
 import functools
 import math
@@ -14,72 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import hermite_e
 
-from srmc._types import Float, Int
-from srmc.tune import rule
-
-DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; those beyond rule.DENSE_UP_TO need
-DRAWS_PER_DIMENSION = 1.5  # for it, with which item response gains, and with 1.0 volatility loses
-FAR = 3.0  # standard deviations beyond which draws are moved rigidly
-
-Rows = Float[np.ndarray, "n d"]
-
-
-class Coordinates(NamedTuple):
-    """Where draws are near white: mu, D, and R^(1/2), its inverse and R; None for the identity."""
-
-    center: Float[np.ndarray, " d"]
-    scale: Float[np.ndarray, " d"]
-    root: Float[np.ndarray, "d d"] | None
-    inverse: Float[np.ndarray, "d d"] | None
-    correlation: Float[np.ndarray, "d d"] | None
-
-    def standardise(self, x: Rows) -> Rows:
-        """z."""
-        z: Rows = (x - self.center) / self.scale
-        return z
-
-    def restore(self, z: Rows) -> Rows:
-        """x."""
-        x: Rows = self.center + self.scale * z
-        return x
-
-    def whiten(self, z: Rows) -> Rows:
-        """y."""
-        return z if self.inverse is None else z @ self.inverse
-
-    def push(self, y: Rows) -> Rows:
-        """What a move in y is in z."""
-        return y if self.root is None else y @ self.root
-
-    def regress(self, moves: Rows) -> Rows:
-        """R times the moves: each coordinate carries the others along by their regression on it."""
-        return moves if self.correlation is None else moves @ self.correlation
-
-
-def coordinates(x: Rows, s: Rows) -> Coordinates:
-    """The coordinates of draws with these scores."""
-    dim = x.shape[1]
-    mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
-    cx, cs = x - mean_x, s - mean_s
-    variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    many = dim <= DENSE_UP_TO and len(x) >= DRAWS_PER_DIMENSION * dim
-    if dim > rule.DENSE_UP_TO and not many:
-        a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
-    sd = np.sqrt(variance)
-    cx, cs = cx / sd, cs * sd
-    ridge = 1e-2 * (dim / (dim + len(x))) ** 4
-    lower = np.linalg.cholesky(cx.T @ cx / len(x) + ridge * np.eye(dim))
-    turned = cs @ lower
-    values, vectors = np.linalg.eigh(turned.T @ turned / len(x) + ridge * np.eye(dim))
-    lower = lower @ (vectors * np.maximum(values, 1e-6) ** -0.25)
-    a = lower @ lower.T
-    scale = np.sqrt(np.diag(a))
-    values, vectors = np.linalg.eigh(a / np.outer(scale, scale))
-    values = np.sqrt(np.maximum(values, 1e-8))
-    center = mean_x + sd * (a @ (sd * mean_s))
-    root, inverse = (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
-    return Coordinates(center, sd * scale, root, inverse, root @ root)
+from srmc._types import Float
+from srmc.after.coordinates import FAR, Coordinates, Rows
+from srmc.after.products import product_features, product_mover, product_sums, triples
 
 
 class Form(NamedTuple):
@@ -159,14 +90,6 @@ def no_move(form: Form, dim: int) -> Weights:
     return Weights(np.zeros(dim), np.zeros(shapes[form.linear]), marginal, product)
 
 
-def triples(dim: int) -> Int[np.ndarray, "t 3"]:
-    """i <= j and k of the fields z_i z_j along k, without those that are marginal."""
-    rows, columns = np.triu_indices(dim)
-    pairs = np.repeat(np.stack([rows, columns], axis=1), dim, axis=0)
-    every = np.column_stack([pairs, np.tile(np.arange(dim), len(rows))])
-    return every[np.any(every != every[:, :1], axis=1)]
-
-
 def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
     """The map of draws z."""
     offset, linear = at.push(weights.shift), weights.linear
@@ -176,11 +99,7 @@ def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
         linear = at.push(at.inverse * linear)
     order = len(weights.marginal) + 1
     powers = _monomials(order).T @ weights.marginal if weights.marginal.size else None
-    if weights.product.size:
-        dim = len(weights.shift)
-        by_pair = np.zeros((dim * (dim + 1) // 2, dim))
-        by_pair[_pair_and_direction(dim)] = weights.product / np.sqrt(2)
-        constant = _upper(_correlation(at)) @ by_pair
+    by_products = product_mover(at, weights.product) if weights.product.size else None
 
     def move(z: Rows) -> Rows:
         out: Rows = z + offset
@@ -190,8 +109,8 @@ def mover(at: Coordinates, weights: Weights) -> Callable[[Rows], Rows]:
             out += z * linear
         if powers is not None:
             out += at.regress(polynomial(powers, np.clip(z, -FAR, FAR)))
-        if weights.product.size:
-            out += at.regress(_pairs(np.clip(z, -FAR, FAR)) @ by_pair - constant)
+        if by_products is not None:
+            out += by_products(z)
         return out
 
     return move
@@ -215,7 +134,7 @@ def mean_features(at: Coordinates, like: Weights, parts: Iterable[tuple[Rows, Ro
         if like.marginal.size:
             marginal += _marginal_sums(z, at.regress(s), order)
         if like.product.size:
-            product += _product_sums(at, z, at.regress(s))
+            product += product_sums(at, z, at.regress(s))
     linear = like.linear
     if linear.size:
         if linear.ndim == 2:
@@ -281,59 +200,6 @@ def feature_rows(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Rows:
     if like.product.size:
         parts.append(product_features(at, z, s))
     return np.concatenate(parts, axis=1)
-
-
-def product_features(at: Coordinates, z: Rows, s: Rows) -> Float[np.ndarray, "n t"]:
-    """The features of products, one for each of `triples`."""
-    values, slopes = products(at, z)
-    features: np.ndarray = slopes + values * at.regress(s)[:, triples(z.shape[1])[:, 2]]
-    return features
-
-
-def _product_sums(at: Coordinates, z: Rows, own: Rows) -> Float[np.ndarray, " t"]:
-    """The sums of the features of products over draws, without a column for each of them."""
-    i, j, k = triples(z.shape[1]).T
-    correlation, cut = _correlation(at), np.clip(z, -FAR, FAR)
-    values = _pairs(cut).T @ own - np.outer(_upper(correlation), np.sum(own, axis=0))
-    slopes = (np.abs(z) < FAR).astype(float).T @ cut
-    turned = slopes[i, j] * correlation[i, k] + slopes[j, i] * correlation[j, k]
-    found: np.ndarray = (values[_pair_and_direction(z.shape[1])] + turned) / np.sqrt(2)
-    return found
-
-
-def _correlation(at: Coordinates) -> Float[np.ndarray, "d d"]:
-    return np.eye(len(at.scale)) if at.correlation is None else at.correlation
-
-
-def _upper(matrix: Float[np.ndarray, "d d"]) -> Float[np.ndarray, " p"]:
-    upper: np.ndarray = matrix[np.triu_indices(len(matrix))]
-    return upper
-
-
-def _pairs(z: Rows) -> Float[np.ndarray, "n p"]:
-    """z_i z_j for i <= j."""
-    i, j = np.triu_indices(z.shape[1])
-    found: np.ndarray = z[:, i] * z[:, j]
-    return found
-
-
-def _pair_and_direction(dim: int) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " t"]]:
-    """The columns of `_pairs`, and the coordinates along which they act, of all triples."""
-    place = np.zeros((dim, dim), int)
-    place[np.triu_indices(dim)] = np.arange(dim * (dim + 1) // 2)
-    i, j, k = triples(dim).T
-    return place[i, j], k
-
-
-def products(at: Coordinates, z: Rows) -> tuple[Float[np.ndarray, "n t"], Float[np.ndarray, "n t"]]:
-    """(z_i z_j - R_ij) / sqrt(2) and its derivative along R[:, k] for all triples, z cut at ±3."""
-    i, j, k = triples(z.shape[1]).T
-    correlation = _correlation(at)
-    cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
-    values = (cut[:, i] * cut[:, j] - correlation[i, j]) / np.sqrt(2)
-    slopes = inside[:, i] * cut[:, j] * correlation[i, k]
-    slopes = (slopes + inside[:, j] * cut[:, i] * correlation[j, k]) / np.sqrt(2)
-    return values, slopes
 
 
 def hermite(z: Rows, order: int) -> tuple[np.ndarray, np.ndarray]:
