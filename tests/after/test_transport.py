@@ -46,8 +46,8 @@ def test_a_feature_is_the_divergence_and_the_slope_of_the_density_along_its_fiel
         rows = feature_rows(at, like, z, S[:20])
         for k in range(0, len(flat), 5):
             weights = like.like(np.where(np.arange(len(flat)) == k, 1.0, flat))
-            field = lambda z, move=mover(at, weights): move(z) - z
-            step, trace = 1e-5, 0.0
+            move, step, trace = mover(at, weights), 1e-5, 0.0
+            field = lambda z, move=move: move(z) - z
             for e in np.eye(4):
                 trace = trace + (field(z + step * e) - field(z - step * e)) @ e / (2 * step)
             expected = trace + np.sum(field(z) * S[:20], axis=1)
