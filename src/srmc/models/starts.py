@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
@@ -145,41 +146,30 @@ def scatter(
     check_count("num_chains", num_chains)
     position = _in_one_precision(as_position(position))
     check_density(logdensity_fn, position)
-    search = program_of(Partial(_search, logdensity_fn, tries))
-    starts, found = search(jax.random.split(rng_key, num_chains), position)
-    if not jnp.all(found):
-        raise ValueError(
-            f"logdensity_fn must be finite where chains start, but {int(jnp.sum(~found))} of "
-            f"{num_chains} chains found no such place in {tries} tries within 2 of the position; "
-            "give initial_position"
-        )
-    return starts
+    flat, place = ravel_pytree(position)[0], over_rows(Partial(_placed, logdensity_fn, position))
+    # Of NumPy, since those of JAX take most of a second to compile.
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(rng_key)))
+    found, rows = np.zeros(num_chains, bool), np.repeat(np.asarray(flat)[None], num_chains, axis=0)
+    for n in range(tries):
+        moved = np.asarray(flat) + 0.9**n * rng.uniform(-2.0, 2.0, rows.shape)
+        rows = np.where(found[:, None], rows, moved.astype(rows.dtype))
+        starts, good = place(jnp.asarray(rows))
+        found = np.asarray(good)
+        if np.all(found):
+            return starts
+    raise ValueError(
+        f"logdensity_fn must be finite where chains start, but {int(np.sum(~found))} of "
+        f"{num_chains} chains found no such place in {tries} tries within 2 of the position; "
+        "give initial_position"
+    )
 
 
-def _search(
-    logdensity_fn: LogDensity, tries: int, keys: PRNGKey, position: Position
-) -> tuple[Position, Bool[Array, " chain"]]:
-    """The search of `scatter`: a start for each key, and whether it is one."""
-    flat, unravel = ravel_pytree(position)
-
-    def bad(carry: tuple[Array, Position, Array]) -> Array:
-        n, _, good = carry
-        return (n < tries) & ~good
-
-    def search(key: PRNGKey) -> tuple[Position, Array]:
-        def again(carry: tuple[Array, Position, Array]) -> tuple[Array, Position, Array]:
-            n, _, _ = carry
-            chosen = jax.random.fold_in(key, n)
-            move = jax.random.uniform(chosen, flat.shape, flat.dtype, -2.0, 2.0)
-            x = unravel(flat + 0.9 ** n.astype(flat.dtype) * move)
-            return n + 1, x, _is_good(logdensity_fn, x)
-
-        first = jnp.zeros((), int), unravel(flat), jnp.zeros((), bool)
-        _, x, good = jax.lax.while_loop(bad, again, first)
-        return x, good
-
-    found: tuple[Position, Array] = jax.vmap(search)(keys)
-    return found
+def _placed(
+    logdensity_fn: LogDensity, like: Position, flat: Array
+) -> tuple[Position, Bool[Array, ""]]:
+    """The position of these numbers, and whether a chain can start there."""
+    x = ravel_pytree(like)[1](flat)
+    return x, _is_good(logdensity_fn, x)
 
 
 def _in_one_precision(position: Position) -> Position:
