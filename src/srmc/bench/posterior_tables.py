@@ -13,6 +13,7 @@ from srmc.bench.measures import FUNCTIONALS
 Row = dict[str, Any]
 PICTURE = "posteriors.png"
 RIVALS = ("plain", "control variates")
+NEGLIGIBLE = 1e-10  # squared error, in variances, below which differences mean nothing
 
 
 class Best(NamedTuple):
@@ -40,8 +41,9 @@ def cost(row: Row, side: str, unit: str = "gradients") -> float:
 
 def best(rows: list[Row], sides: tuple[str, ...], name: str, unit: str = "gradients") -> Best:
     """The side with the least error times cost, which is the least cost for a given error."""
+    error = lambda row, side: max(row["errors"][side][name]["average"], NEGLIGIBLE)
     found = [
-        Best(row["errors"][side][name]["average"] * cost(row, side, unit), row["sampler"], side)
+        Best(error(row, side) * cost(row, side, unit), row["sampler"], side)
         for row in rows
         for side in sides
         if name in row["errors"][side]
@@ -121,8 +123,8 @@ def posteriors_page(rows: list[Row]) -> str:
         "# Samplers on posteriors, side by side",
         f"Made by `srmc bench posteriors`, size {first['size']}, on one core, where it took "
         f"{_hours(rows):.1f} hours without the runs for the truth: {first['replicates']} "
-        "replicates of one chain for each sampler and posterior, in double precision, started "
-        "from draws of the posterior. Errors are squared, in units of the "
+        f"replicates of one chain for each sampler and posterior{_others(rows)}, in double "
+        "precision, started from draws of the posterior. Errors are squared, in units of the "
         "posterior's variances, and averaged over the unconstrained coordinates. Rebalanced runs "
         "have fewer draws than plain ones, so that both take about the same number of gradients.",
         *_uncharged(rows),
@@ -131,7 +133,8 @@ def posteriors_page(rows: list[Row]) -> str:
         "The least error times gradients of any sampler followed by `srmc.rebalance`, divided by "
         "the least of any sampler alone, in the first table, and of any sampler alone or with "
         "control variates (cv), in the second. For a given error, this is the ratio of the "
-        "gradients. The rival named is the best for means; the last columns count the warm-up "
+        f"gradients. Squared errors below {NEGLIGIBLE:.0e} variances count as that on all sides. "
+        "The rival named is the best for means; the last columns count the warm-up "
         "too, or seconds without compilation instead of gradients, which are rough where other "
         "programs ran on the machine.",
         markdown(_against_lines(rows, ("plain",))),
@@ -158,6 +161,14 @@ def posteriors_page(rows: list[Row]) -> str:
         markdown(_truth_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _others(rows: list[Row]) -> str:
+    """Posteriors with another number of replicates than the first."""
+    counts = {name: mine[0]["replicates"] for name, mine in by_posterior(rows).items()}
+    usual = rows[0]["replicates"]
+    other = [f"{count} on {name}" for name, count in counts.items() if count != usual]
+    return f" ({', '.join(other)})" if other else ""
 
 
 def _not_run(rows: list[Row], samplers: list[str]) -> list[str]:
