@@ -102,7 +102,7 @@ def test_gradients_of_microcanonical_steps_are_counted():
 
 def row(sampler, mean, rebalanced, gradients=1000.0):
     ratio = {"ratio": rebalanced / mean, "error": 0.01, "worst_ratio": 1.0}
-    side = lambda value: {"mean": {"average": value} | ratio}
+    side = lambda value: {"mean": {"average": value, "standard_error": 0.1 * value} | ratio}
     return {
         "posterior": "p",
         "dim": 2,
@@ -121,8 +121,15 @@ def test_the_best_rival_is_the_one_with_the_least_error_times_gradients():
     rows = [row("a", 0.2, 0.3), row("b", 0.1, 0.05, gradients=4000.0)]
     assert tables.best(rows, ("plain",), "mean").sampler == "a"
     # Rebalanced runs have half the draws, and 500 gradients more: 0.3 * 1000 and 0.05 * 2500.
-    np.testing.assert_allclose(tables.against_best(rows, "mean"), 125 / 200)
+    ratio, error = tables.against_best(rows, "mean")
+    np.testing.assert_allclose(ratio, 125 / 200)
+    np.testing.assert_allclose(error, ratio * 0.1 * 2**0.5)
     assert [line[1] for line in tables.losing(rows)] == ["a"]
+
+
+def test_errors_of_rounding_are_not_compared():
+    ratio, _ = tables.against_best([row("a", 1e-20, 1e-15)], "mean")
+    np.testing.assert_allclose(ratio, 1.0)  # half the draws, and as many gradients again
 
 
 def test_bad_arguments_are_named(tmp_path):

@@ -106,6 +106,7 @@ class Errors:
             ours, theirs = (np.array(side.averages[name]) for side in (self, plain))
             out[name] = {
                 "average": float(ours.mean()),
+                "standard_error": float(ours.std(ddof=1) / np.sqrt(len(ours))),
                 "worst": float(sums.max() / len(ours)),
                 "ratio": float(ours.mean() / theirs.mean()),
                 "worst_ratio": float(sums.max() / plain._sums[name].max()),

@@ -17,9 +17,16 @@ NEGLIGIBLE = 1e-10  # squared error, in variances, below which differences mean 
 
 
 class Best(NamedTuple):
-    """The best of some sides of all samplers on a posterior: error times cost, and which it is."""
+    """The best of some sides of all samplers on a posterior, and which it is.
+
+    value
+        Its error times its cost.
+    noise
+        The standard error of that over replicates, relative to it; NaN if rows do not have it.
+    """
 
     value: float
+    noise: float
     sampler: str
     side: str
 
@@ -41,22 +48,25 @@ def cost(row: Row, side: str, unit: str = "gradients") -> float:
 
 def best(rows: list[Row], sides: tuple[str, ...], name: str, unit: str = "gradients") -> Best:
     """The side with the least error times cost, which is the least cost for a given error."""
-    error = lambda row, side: max(row["errors"][side][name]["average"], NEGLIGIBLE)
-    found = [
-        Best(error(row, side) * cost(row, side, unit), row["sampler"], side)
-        for row in rows
-        for side in sides
-        if name in row["errors"][side]
-    ]
-    return min(found, default=Best(np.nan, "", ""))
+    found = []
+    for row in rows:
+        for side in sides:
+            if name in row["errors"][side]:
+                error = row["errors"][side][name]
+                average = max(error["average"], NEGLIGIBLE)
+                noise = error.get("standard_error", np.nan) / average
+                value = average * cost(row, side, unit)
+                found.append(Best(value, noise, row["sampler"], side))
+    return min(found, default=Best(np.nan, np.nan, "", ""))
 
 
 def against_best(
     rows: list[Row], name: str, unit: str = "gradients", sides: tuple[str, ...] = RIVALS
-) -> float:
-    """The best rebalanced sampler over the best of the other sides."""
-    rival = best(rows, sides, name, unit)
-    return best(rows, ("rebalanced",), name, unit).value / rival.value
+) -> tuple[float, float]:
+    """The best rebalanced sampler over the best of the other sides, and the error of that."""
+    rival, ours = best(rows, sides, name, unit), best(rows, ("rebalanced",), name, unit)
+    ratio = ours.value / rival.value
+    return ratio, ratio * float(np.hypot(ours.noise, rival.noise))
 
 
 def by_posterior(rows: list[Row]) -> dict[str, list[Row]]:
@@ -134,9 +144,10 @@ def posteriors_page(rows: list[Row]) -> str:
         "the least of any sampler alone, in the first table, and of any sampler alone or with "
         "control variates (cv), in the second. For a given error, this is the ratio of the "
         f"gradients. Squared errors below {NEGLIGIBLE:.0e} variances count as that on all sides. "
-        "The rival named is the best for means; the last columns count the warm-up "
-        "too, or seconds without compilation instead of gradients, which are rough where other "
-        "programs ran on the machine.",
+        "Standard errors are those over replicates, of both sides; they do not count that the best "
+        "of several was chosen. The rival named is the best for means; the last columns count the "
+        "warm-up too, or seconds without compilation instead of gradients, which are rough where "
+        "other programs ran on the machine.",
         markdown(_against_lines(rows, ("plain",))),
         markdown(_against_lines(rows, RIVALS)),
         "## Where rebalancing loses",
@@ -198,7 +209,7 @@ def draw_picture(rows: list[Row], folder: Path) -> None:
     panels = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
     for axes, unit in zip(panels, ("gradients", "seconds"), strict=True):
         for name, marker in zip(FUNCTIONALS, "os^Dv", strict=True):
-            ratios = [against_best(mine, name, unit) for mine in found.values()]
+            ratios = [against_best(mine, name, unit)[0] for mine in found.values()]
             axes.plot(ratios, range(len(found)), marker, alpha=0.8, label=name, linestyle="none")
         axes.axvline(1.0, color="0.5", linewidth=1)
         axes.set_xscale("log")
@@ -218,11 +229,16 @@ def _against_lines(rows: list[Row], sides: tuple[str, ...]) -> list[list[str]]:
     for posterior, mine in by_posterior(rows).items():
         rival = best(mine, sides, "mean")
         ratios = [against_best(mine, name, unit, sides) for name, unit in units]
-        columns.append(ratios)
+        columns.append([ratio for ratio, _ in ratios])
         label = rival.sampler + (", cv" if rival.side == "control variates" else "")
-        lines.append([f"{posterior}, d = {mine[0]['dim']}", label, *(f"{r:.3g}" for r in ratios)])
+        lines.append([f"{posterior}, d = {mine[0]['dim']}", label, *map(_ratio, ratios)])
     means = [geometric_mean([r for r in column if r == r]) for column in zip(*columns, strict=True)]
     return [*lines, ["geometric mean", "", *means]]
+
+
+def _ratio(found: tuple[float, float]) -> str:
+    ratio, error = found
+    return f"{ratio:.3g}" + (f" ± {error:.1g}" if np.isfinite(error) else "")
 
 
 def _ratio_lines(rows: list[Row]) -> list[list[str]]:
