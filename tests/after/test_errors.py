@@ -59,6 +59,19 @@ def test_errors_are_far_below_those_of_the_plain_draws():
     assert np.all(srmc.rebalanced_error(x, x, s, report) < 0.4 * plain)
 
 
+def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
+    x = draws(6)
+    s = np.asarray(scores_at(x))
+    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    values = np.concatenate([x, x**2, x < 0.3], axis=2)
+    every = srmc.rebalanced_error(values, x, s, report)
+    monkeypatch.setattr("srmc.after.regress.TOGETHER", 0)
+    monkeypatch.setattr("srmc.after.regress.AT_ONCE", 4)
+    few = srmc.rebalanced_error(values, x, s, report)
+    np.testing.assert_allclose(few, every, rtol=0.3)
+    assert np.all(few < 0.8 * srmc.metrics.batch_means_error(values))
+
+
 def test_what_features_do_not_explain_keeps_its_error():
     x = draws(6)
     s = np.asarray(scores_at(x))

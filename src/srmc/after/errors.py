@@ -7,44 +7,23 @@ differs from that is known, and if it is far more than the error, it takes its p
 tails the first order is not all that a map does.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers
-from srmc._types import Float, Int
+from srmc._types import Float
 from srmc.after.as_chains import as_chains
 from srmc.after.coordinates import Coordinates, Rows, coordinates
 from srmc.after.products import product_features
+from srmc.after.regress import FOLDS, Features, explain
 from srmc.after.report import Report, Residual
 from srmc.after.transport import Form, hermite
 from srmc.metrics.errors import at_least_between, batch_means_error
 
-FOLDS = 5  # parts of the run; beta for each comes from the others
-DRAWS_PER_FEATURE = 4  # at least, in a regression
-MOST = 64  # features in a regression
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 FUNCTIONS_AT_ONCE = 256
 NUMBERS = 2**25  # draws times features, beyond which those of products are left out
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
-
-
-class Features(NamedTuple):
-    """Stein features that have mean 0 over rebalanced draws, at plain draws; and what is left.
-
-    phi
-        The features, (chain, draw, k).
-    left
-        The share of the error along each that rebalancing left.
-    num_shifts
-        How many of them, the first, are those of shifts.
-    """
-
-    phi: Float[np.ndarray, "chain draw k"]
-    left: Float[np.ndarray, " k"]
-    num_shifts: int
 
 
 def rebalanced_error(
@@ -168,76 +147,6 @@ def _error(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """The errors, and the changes of the means to first order."""
     centred = values - values.mean(axis=(0, 1))
-    explained, left = _explained(centred, features)
+    explained, left = explain(centred, features)
     rest, more = (batch_means_error(v) for v in (centred - explained, left))
     return at_least_between(values, np.hypot(rest, more)), -explained.mean(axis=(0, 1))
-
-
-def _explained(
-    f: Float[np.ndarray, "chain draw k"], features: Features
-) -> tuple[Float[np.ndarray, "chain draw k"], Float[np.ndarray, "chain draw k"]]:
-    """What features explain of each function, and what of that is left.
-
-    Coefficients for a part of the run come from the other parts, and from as many features as
-    predict the parts that were left out best.
-    """
-    parts = np.array_split(np.arange(f.shape[1]), FOLDS)
-    rows = lambda v, part: v[:, part].reshape(-1, v.shape[2])
-    grams = np.stack([rows(features.phi, part).T @ rows(features.phi, part) for part in parts])
-    cross = np.stack([rows(features.phi, part).T @ rows(f, part) for part in parts])
-    count = int(f.shape[0] * f.shape[1] * (1 - 1 / FOLDS))
-    best = np.zeros((FOLDS, *cross.shape[1:]))
-    least = np.zeros(f.shape[2])
-    fits = [
-        _fits(grams.sum(0) - g, cross.sum(0) - c, features.num_shifts, count)
-        for g, c in zip(grams, cross, strict=True)
-    ]
-    for betas in zip(*fits, strict=True):
-        beta = np.stack(betas)
-        change = np.sum(beta * (grams @ beta - 2 * cross), axis=(0, 1))
-        best = np.where(change < least, beta, best)
-        least = np.minimum(least, change)
-    out, left = np.zeros_like(f), np.zeros_like(f)
-    for beta, part in zip(best, parts, strict=True):
-        shape = (f.shape[0], len(part), -1)
-        out[:, part] = (rows(features.phi, part) @ beta).reshape(shape)
-        left[:, part] = (rows(features.phi, part) @ (beta * features.left[:, None])).reshape(shape)
-    return out, left
-
-
-def _fits(
-    gram: Float[np.ndarray, "p p"], cross: Float[np.ndarray, "p k"], num_shifts: int, count: int
-) -> Iterator[Float[np.ndarray, "p k"]]:
-    """Least squares on more and more features: those of shifts, then what correlates with the rest.
-
-    `count` is the number of draws that the sums are over.
-    """
-    most = int(min(MOST, count // DRAWS_PER_FEATURE, len(gram) - 1))
-    chosen = np.zeros((0, cross.shape[1]), int)
-    beta = np.zeros_like(cross)
-    if num_shifts <= most // 2:
-        chosen = np.repeat(np.arange(num_shifts)[:, None], cross.shape[1], axis=1)
-        beta = _fit(gram, cross, chosen)
-        yield beta
-    while len(chosen) < most:
-        rest = np.abs(cross - gram @ beta)
-        np.put_along_axis(rest, chosen, -1.0, axis=0)
-        more = min(max(1, len(chosen) // 3), most - len(chosen))
-        strongest = np.argpartition(-rest, more - 1, axis=0)[:more]
-        chosen = np.concatenate([chosen, strongest])
-        beta = _fit(gram, cross, chosen)
-        yield beta
-
-
-def _fit(
-    gram: Float[np.ndarray, "p p"], cross: Float[np.ndarray, "p k"], chosen: Int[np.ndarray, "m k"]
-) -> Float[np.ndarray, "p k"]:
-    """Least squares of each function on the features chosen for it."""
-    index = chosen.T
-    square = gram[index[:, :, None], index[:, None, :]]
-    ridge = 1e-8 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(index.shape[1])
-    right = np.take_along_axis(cross.T, index, axis=1)
-    small = np.linalg.solve(square + ridge, right[..., None])[..., 0]
-    beta = np.zeros_like(cross.T)
-    np.put_along_axis(beta, index, small, axis=1)
-    return beta.T

@@ -13,7 +13,8 @@ from jax.tree_util import Partial
 
 from srmc._programs import program_of
 from srmc._types import Array, Float, Int, LogDensity
-from srmc.after.errors import Features, error_beside
+from srmc.after.errors import error_beside
+from srmc.after.regress import Features
 from srmc.after.report import Expected, Report, Residual, nothing
 from srmc.after.reweight import DRAWS_PER_FEATURE, reweight
 from srmc.discrete.changes import Differences

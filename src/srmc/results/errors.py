@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from srmc._types import Float
-from srmc.after.errors import Features, active_features, error_beside
+from srmc.after.errors import active_features, error_beside
+from srmc.after.regress import Features
 from srmc.after.report import Report, from_record
 from srmc.metrics.errors import (
     are_stuck,
