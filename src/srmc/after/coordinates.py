@@ -14,7 +14,9 @@ from srmc._types import Float
 from srmc.tune import rule
 
 DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; those beyond rule.DENSE_UP_TO need
-DRAWS_PER_DIMENSION = 1.5  # for it, with which item response gains, and with 1.0 volatility loses
+DRAWS_PER_DIMENSION = 1.5  # for it, or
+FEWER = 0.9  # where the scores of coordinates are not those of independent Gaussians, but for
+UNLIKE = 0.1  # this share of their squares
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
 Rows = Float[np.ndarray, "n d"]
@@ -58,10 +60,14 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    many = dim <= DENSE_UP_TO and len(x) >= DRAWS_PER_DIMENSION * dim
-    if dim > rule.DENSE_UP_TO and not many:
+    if dim > rule.DENSE_UP_TO:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
+        alone = Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
+        if dim > DENSE_UP_TO or len(x) < DRAWS_PER_DIMENSION * dim:
+            own = cs * alone.scale
+            missed = np.sum((own + cx / alone.scale) ** 2) / np.sum(own**2)
+            if dim > DENSE_UP_TO or len(x) < FEWER * dim or missed < UNLIKE:
+                return alone
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
     ridge = 1e-2 * (dim / (dim + len(x))) ** 4

@@ -25,8 +25,9 @@ WORTH = 0.5  # what may be left of it for such steps to be taken
 POLISHING = 8  # steps of shifts and linear maps in the end, at most
 STALLED = 0.8  # what is left of it in truth, at which they end,
 LOW = 0.1  # if the residual over that before the first move is below this
-HOPELESS = 1.5  # times the first residual, at which the iteration ends after a step; or 1 after two
-TOO_FAR = 4.0  # times the least residual, at which the iteration goes back
+HOPELESS = 3  # iterations, after which it ends if the residual is not below the first
+TOO_FAR = 4.0  # times the least residual, at which the iteration goes back;
+OVERSHOT = 1.2  # times the first, if nothing below it was found
 BOLD = 0.5  # root mean square of a step, in standard deviations, beyond which it is shortened
 AT_ONCE = 2**16  # numbers of draws whose features are evaluated together, in the cache
 
@@ -101,11 +102,12 @@ def solve(
         now = _Point(w, moved, scores, features.mean(moved, scores))
         left = norm(now.residual) / norm(best.residual)
         best = now if left < 1 else best
-        if foresee is None and best is at_first and (left > HOPELESS or iterations == 2):
+        if foresee is None and best is at_first and iterations == HOPELESS:
             break
         if steps.foresees and left > STALLED and norm(best.residual) < low:
             break
-        if left > (1 if steps.foresees else TOO_FAR):
+        too_far = OVERSHOT if best is at_first else TOO_FAR
+        if left > (1 if steps.foresees else too_far):
             steps.retreat()
             now = best
     if foresee is not None and iterations > 0:

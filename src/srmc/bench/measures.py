@@ -13,6 +13,7 @@ from srmc.bench.errors import QUANTILES, ratio_error
 from srmc.bench.posteriors import Posterior
 
 FUNCTIONALS = ("mean", "variance", "covariance", "quantile", "tail")
+NUMBERS = 2**25  # draws times products at once
 MOST = 700  # control variates; a regression on more takes minutes
 Estimates = dict[str, np.ndarray]
 
@@ -65,21 +66,25 @@ def controlled(
     are then the plain ones.
     """
     n, dim = x.shape
-    second = dim * (dim + 3) <= min(n, 2 * MOST)
-    order = 2 if second else 1 if 2 * dim <= n else 0
+    quadratic = dim * (dim + 3) <= min(n, 2 * MOST)
+    order = 2 if quadratic else 1 if 2 * dim <= n else 0
     if order == 0:
         return {}, 0
     y, pairs = (x - truth.centre) / truth.scale, np.triu_indices(dim)
-    values = {"y": y, "products": y[:, pairs[0]] * y[:, pairs[1]], "tail": 1.0 * (y > 1.5)}
+    control = lambda values: srmc.zv(y, s * truth.scale, order, values).mean
+    count = -(-len(pairs[0]) * n // NUMBERS)  # so that products of coordinates fit into memory
+    first, *more = zip(*(np.array_split(index, count) for index in pairs), strict=True)
+    product = lambda part: y[:, part[0]] * y[:, part[1]]
     try:
-        found = srmc.zv(y, s * truth.scale, order, values).mean
+        found = control({"y": y, "tail": 1.0 * (y > 1.5), "products": product(first)})
+        rest = [control(product(part)) for part in more]
     except ValueError:
         return {k: v for k, v in plain.items() if k != "quantile"}, 0
     mean, tail = found["y"], found["tail"]
-    products = found["products"] - mean[pairs[0]] * mean[pairs[1]]
+    products = np.concatenate([found["products"], *rest]) - mean[pairs[0]] * mean[pairs[1]]
     same = pairs[0] == pairs[1]
-    parts = {"variance": products[same], "covariance": products[~same]}
-    return {"mean": mean, "tail": tail} | parts, order
+    second = {"variance": products[same], "covariance": products[~same]}
+    return {"mean": mean, "tail": tail} | second, order
 
 
 class Errors:
