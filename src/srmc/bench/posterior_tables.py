@@ -109,20 +109,34 @@ def short_table(rows: list[Row]) -> str:
     return markdown(lines)
 
 
-def _uncharged(rows: list[Row]) -> list[str]:
-    """Which rows are of a version that counted gradients alone, if any."""
-    names = [
+def _older(rows: list[Row]) -> list[str]:
+    """Which rows are of earlier versions, if any."""
+    by_name = by_posterior(rows)
+    unlimited = [
         name
-        for name, mine in by_posterior(rows).items()
+        for name, mine in by_name.items()
         if any("charged" not in row["rebalance"] for row in mine)
     ]
-    if not names:
-        return []
-    return [
-        f"Rows of {', '.join(names)} are of a version that did not limit what rebalancing spends, "
-        "had polynomials up to order 5, and did not charge its log densities, half a gradient per "
-        "draw; the other rows do, and are limited."
+    earlier = [
+        name
+        for name, mine in by_name.items()
+        if name not in unlimited
+        and any("standard_error" not in row["errors"]["plain"]["mean"] for row in mine)
     ]
+    found = []
+    if unlimited:
+        found.append(
+            f"Rows of {', '.join(unlimited)} are of a version that did not limit what rebalancing "
+            "spends, had polynomials up to order 5, and did not charge its log densities, half a "
+            "gradient per draw; the other rows do, and are limited."
+        )
+    if earlier:
+        found.append(
+            f"Rows of {', '.join(earlier)} were made before standard errors of ratios between "
+            "samplers were kept, and before short runs and more than 256 dimensions had all linear "
+            "maps."
+        )
+    return found
 
 
 def posteriors_page(rows: list[Row]) -> str:
@@ -137,7 +151,7 @@ def posteriors_page(rows: list[Row]) -> str:
         "precision, started from draws of the posterior. Errors are squared, in units of the "
         "posterior's variances, and averaged over the unconstrained coordinates. Rebalanced runs "
         "have fewer draws than plain ones, so that both take about the same number of gradients.",
-        *_uncharged(rows),
+        *_older(rows),
         f"![Ratios at equal gradients and at equal seconds]({PICTURE})",
         "## Against the best rival",
         "The least error times gradients of any sampler followed by `srmc.rebalance`, divided by "
