@@ -146,3 +146,19 @@ def test_rules_integrate_polynomials(intervals):
         np.testing.assert_allclose(weights @ nodes**power, 1 / (power + 1), rtol=1e-12)
     if intervals > 2:
         np.testing.assert_allclose(nodes[::2], _clenshaw_curtis(intervals // 2)[0], atol=1e-15)
+
+
+def test_of_a_sticky_chain_of_a_gaussian_all_draws_are_served_by_few_scores():
+    """Of 4,000 draws one in eight is scored, and the rest is foreseen."""
+    rng, x = np.random.default_rng(3), np.zeros((4000, 3))
+    for n in range(1, len(x)):
+        x[n] = 0.99 * x[n - 1] + np.sqrt(1 - 0.99**2) * rng.normal(size=3)
+    draws = 1 + x * np.array([1.0, 2.0, 0.5])
+    moved, report = srmc.rebalance(
+        draws, jax.grad(gaussian), logdensity_fn=gaussian, cost=4000.0, report=True, progress=False
+    )
+    assert report.every == 8
+    assert report.gradients < 2000
+    variance = lambda x: np.mean((x - 1) ** 2, axis=0) / np.array([1.0, 4.0, 0.25])
+    assert np.max(np.abs(variance(draws) - 1)) > 0.1
+    np.testing.assert_allclose(variance(moved), 1, atol=0.01)

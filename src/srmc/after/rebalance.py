@@ -16,7 +16,7 @@ from srmc._types import Array, Float
 from srmc.after.as_chains import as_chains
 from srmc.after.assumption import check_assumption
 from srmc.after.batched import Batched, is_fresh
-from srmc.after.choose import AT_FIRST, DECLINED, FORMS, PER_TIME, Budget, Part, choose
+from srmc.after.choose import AT_FIRST, DECLINED, FORMS, PER_TIME, Budget, Part, choose, filled
 from srmc.after.coordinates import coordinates
 from srmc.after.given import like, take
 from srmc.after.report import Report, left, nothing, residual
@@ -210,11 +210,13 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     )
     x, found, why = chains.reshape(-1, chains.shape[2]), None, "too few draws have a finite score"
     if np.sum(usable) >= 2:
-        at = coordinates(part.x[usable], part.s[usable])
+        whole = part if len(part.x) == len(x) else filled(chains, part, run.every)
+        usable = np.all(np.isfinite(whole.s), axis=1)
+        at = coordinates(whole.x[usable], whole.s[usable])
         last = 0 if density is None else np.sum(is_fresh(x)) / 2  # to see that no draw left
         budget = Budget(run.cost, lambda: spent().cost, float(last))
         is_sound = lambda: not any(f.failed for f in checked())
-        found, why = choose(at, form, part, score, density is not None, budget, is_sound)
+        found, why = choose(at, form, whole, score, density is not None, budget, is_sound)
     findings = () if why == DECLINED else checked()  # which takes gradients
     if found is None:
         why = "; ".join(f.text for f in findings if f.failed) or why
@@ -224,7 +226,7 @@ def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
     solved = found.solved
     moved = at.restore(apply(at, solved.weights, at.standardise(x)))
     stays = solved.stays if density is None else ~np.isfinite(density(moved))
-    if len(part.x) == len(x):
+    if len(usable) == len(x):
         stays = stays | ~usable
     out = np.where(stays[:, None], x, moved)
     moves = (out - x) / at.scale
