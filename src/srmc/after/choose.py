@@ -26,6 +26,9 @@ AT_FIRST = 0.5  # done where that takes more than this share of what the draws t
 FARTHEST = 1.0  # of 1 + |z|, by which a draw may be moved; a map that goes farther was overfitted
 FARTHEST_FORESEEN = 1.5  # the same where scores are foreseen, and maps can be trusted; very near a
 FARTHEST_CLOSE = 3.0  # Gaussian, few draws may have to be moved far
+PER_DIMENSION = 4.0  # draws at least, for all linear maps to be tried; fewer where scores are
+PER_DIMENSION_FORESEEN = 2.4  # foreseen, and still fewer
+PER_DIMENSION_CLOSE = 1.2  # very near a Gaussian
 DRAWS_PER_FEATURE = 40  # at least, for products to be tried,
 MOST_FEATURES = 1000  # and features at most
 MOST = 0.3  # of what the draws took, that is spent at most; with foresight twice as much, and all
@@ -171,7 +174,9 @@ def _candidates(
     if form != "auto":
         return [FORMS[form]]
     close = foresee is not None and foresee.missed < CLOSE
-    dim, per_dimension = len(at.scale), 1.2 if close else 2.4 if foresee else 4.0
+    dim, per_dimension = len(at.scale), PER_DIMENSION
+    if foresee is not None:
+        per_dimension = PER_DIMENSION_CLOSE if close else PER_DIMENSION_FORESEEN
     dense = at.root is not None and num_draws >= per_dimension * dim
     order = 3 if num_draws < 200 else 5 if foresee is None or num_draws < 400 else 9
     if at.root is not None and num_draws < 2 * dim:

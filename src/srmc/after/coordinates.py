@@ -13,10 +13,10 @@ import numpy as np
 from srmc._types import Float
 from srmc.tune import rule
 
-DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; those beyond rule.DENSE_UP_TO need
-DRAWS_PER_DIMENSION = 1.5  # for it, or
-FEWER = 0.9  # where the scores of coordinates are not those of independent Gaussians, but for
-UNLIKE = 0.1  # this share of their squares
+DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; from rule.DENSE_UP_TO on, it takes
+DRAWS_PER_DIMENSION = 1.5  # draws at least, or
+FEWER = 0.9  # where scores differ from those of independent Gaussian coordinates by more than
+UNLIKE = 0.1  # of their mean square
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
 Rows = Float[np.ndarray, "n d"]
@@ -62,12 +62,8 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
     if dim > rule.DENSE_UP_TO:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        alone = Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
-        if dim > DENSE_UP_TO or len(x) < DRAWS_PER_DIMENSION * dim:
-            own = cs * alone.scale
-            missed = np.sum((own + cx / alone.scale) ** 2) / np.sum(own**2)
-            if dim > DENSE_UP_TO or len(x) < FEWER * dim or missed < UNLIKE:
-                return alone
+        if not _are_enough(cx, cs, np.sqrt(a)):
+            return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
     ridge = 1e-2 * (dim / (dim + len(x))) ** 4
@@ -82,3 +78,13 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     center = mean_x + sd * (a @ (sd * mean_s))
     root, inverse = (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
     return Coordinates(center, sd * scale, root, inverse, root @ root)
+
+
+def _are_enough(cx: Rows, cs: Rows, scale: Float[np.ndarray, " d"]) -> bool:
+    """Whether centred draws with these scores are enough to know the correlations of many."""
+    count, dim = cx.shape
+    if dim > DENSE_UP_TO or count < FEWER * dim:
+        return False
+    own = cs * scale  # minus z, if coordinates are independent and Gaussian
+    differ = np.sum((own + cx / scale) ** 2) > UNLIKE * np.sum(own**2)
+    return bool(count >= DRAWS_PER_DIMENSION * dim or differ)
