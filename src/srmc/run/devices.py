@@ -1,8 +1,9 @@
 """Spreading chains over devices and processes, and moving their arrays to and from the host."""
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -13,6 +14,8 @@ from srmc._types import PyTree
 
 DEVICES = "devices"  # the name of the mesh axis over which chains are spread
 NUM_BLOCKS = 8
+
+T = TypeVar("T")
 
 
 class Layout(NamedTuple):
@@ -96,6 +99,21 @@ def compiled(
     options: Any = {"mesh": place.mesh, "in_specs": in_specs, "out_specs": out_specs}
     spread = jax.shard_map(function, **options, check_vma=False)
     return jax.jit(spread, compiler_options=in_order())
+
+
+def at_once(program: Callable[..., T], blocks: Sequence[tuple[Any, ...]]) -> list[T]:
+    """The outputs of a program for all blocks, which run at the same time.
+
+    A device runs the calls of one thread one after the other, so that each block has a thread of
+    its own. They are compiled here, since a new thread does not know the settings of this one,
+    such as `jax.enable_x64`.
+    """
+    ready = [program.lower(*block).compile() for block in blocks]  # type: ignore[attr-defined]
+    run = lambda one, block: jax.block_until_ready(one(*block))
+    if len(blocks) == 1:
+        return [run(ready[0], blocks[0])]
+    with ThreadPoolExecutor(len(blocks)) as threads:
+        return list(threads.map(run, ready, blocks))
 
 
 @functools.cache

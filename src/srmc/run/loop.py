@@ -16,7 +16,7 @@ from srmc._programs import remembered
 from srmc._types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
 from srmc.core.kernel import caches
 from srmc.core.state import RepelInfo, RepelState
-from srmc.run.devices import DEVICES, Layout, compiled
+from srmc.run.devices import DEVICES, Layout, at_once, compiled
 from srmc.run.processes import of_all
 
 CHAINS = "chains"  # the name of the vmap axis over chains
@@ -250,7 +250,7 @@ def paced(
     def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
         span = np.int32(done), np.int32(count)
         blocks = zip(carry, keys, parameters, strict=True)
-        pairs = [program(part, key, *span, own) for part, key, own in blocks]
+        pairs = at_once(program, [(part, key, *span, own) for part, key, own in blocks])
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
     done, count = pace.first, 1
@@ -263,7 +263,6 @@ def paced(
         count = min(count, *ends)
         began = time.perf_counter()
         carry, out = call(carry, done, count)
-        jax.block_until_ready(carry)
         speed = count / max(time.perf_counter() - began, 1e-6)
         done += count
         yield done, count, carry, out
