@@ -10,7 +10,7 @@ from srmc.after.batched import Batched
 from srmc.after.coordinates import Coordinates, Rows, coordinates
 from srmc.after.foresee import Regression, regression
 from srmc.after.report import Expected, expect
-from srmc.after.solve import ITERATIONS, Solved, apply, solve
+from srmc.after.solve import ITERATIONS, Solved, solve
 from srmc.after.transport import Form
 from srmc.metrics.errors import autocorrelation_time
 
@@ -157,11 +157,10 @@ def choose(
         if not is_sound() and form == "auto":
             return None, ""
         solved = solve(at, candidate, part.x, part.s, score, count, foresee, iterations)
-        farthest = _farthest(at, solved, part.x)
-        if form != "auto" or (solved.reduction < CONVERGED and farthest < bound):
+        if form != "auto" or (solved.reduction < CONVERGED and solved.farthest < bound):
             return Choice(candidate, solved, expected), "; ".join(reasons)
         if solved.reduction < CONVERGED:
-            reasons.append(f"{candidate} moved a draw by {farthest:.0%} of its distance")
+            reasons.append(f"{candidate} moved a draw by {solved.farthest:.0%} of its distance")
         else:
             reasons.append(f"{candidate} left {solved.reduction:.0%} of the residual")
     return None, "; ".join(reasons) if tried else DECLINED
@@ -187,13 +186,6 @@ def _candidates(
         full = [richest, *full]
     every = [*full, Form("diagonal", order), Form("diagonal"), Form("shift")]
     return list(dict.fromkeys(every))
-
-
-def _farthest(at: Coordinates, solved: Solved, x: Rows) -> float:
-    """The largest move of a draw over 1 + |z|, its distance in standard deviations."""
-    z = at.standardise(x)
-    moves = np.abs(apply(at, solved.weights, z) - z) / (1 + np.abs(z))
-    return float(np.max(moves))
 
 
 def _again(

@@ -2,8 +2,8 @@
 
 They are z = (x - mu) / D and y = R^(-1/2) z, where D R D = A is the geometric mean of the
 covariance of the draws and the inverse covariance of their scores; see `srmc.tune.whiten`. R is a
-correlation matrix in up to 256 dimensions, and in up to 1,024 where draws are enough to know it;
-elsewhere it is the identity, and nothing is d x d.
+correlation matrix in up to 256 dimensions, and in up to 1,024 where coordinates depend on each
+other and draws are enough to know how; elsewhere it is the identity, and nothing is d x d.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,8 @@ from srmc._types import Float
 from srmc.tune import rule
 
 DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; from rule.DENSE_UP_TO on, it takes
-DRAWS_PER_DIMENSION = 1.5  # draws at least, or
-FEWER = 0.9  # where scores differ from those of independent Gaussian coordinates by more than
-UNLIKE = 0.1  # of their mean square
+DRAWS_PER_DIMENSION = 0.9  # draws at least, and scores that differ from those of independent
+UNLIKE = 0.1  # Gaussian coordinates by more than this share of their mean square
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
 Rows = Float[np.ndarray, "n d"]
@@ -62,7 +61,7 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
     if dim > rule.DENSE_UP_TO:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        if not _are_enough(cx, cs, np.sqrt(a)):
+        if not _is_worth_it(cx, cs, np.sqrt(a)):
             return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
@@ -80,11 +79,10 @@ def coordinates(x: Rows, s: Rows) -> Coordinates:
     return Coordinates(center, sd * scale, root, inverse, root @ root)
 
 
-def _are_enough(cx: Rows, cs: Rows, scale: Float[np.ndarray, " d"]) -> bool:
-    """Whether centred draws with these scores are enough to know the correlations of many."""
+def _is_worth_it(cx: Rows, cs: Rows, scale: Float[np.ndarray, " d"]) -> bool:
+    """Whether many coordinates depend on each other, and draws are enough to know how."""
     count, dim = cx.shape
-    if dim > DENSE_UP_TO or count < FEWER * dim:
+    if dim > DENSE_UP_TO or count < DRAWS_PER_DIMENSION * dim:
         return False
     own = cs * scale  # minus z, if coordinates are independent and Gaussian
-    differ = np.sum((own + cx / scale) ** 2) > UNLIKE * np.sum(own**2)
-    return bool(count >= DRAWS_PER_DIMENSION * dim or differ)
+    return bool(np.sum((own + cx / scale) ** 2) > UNLIKE * np.sum(own**2))

@@ -16,6 +16,8 @@ from srmc.after.transport import Weights, feature_rows, hermite
 DAMPED = 0.3  # added to correlations of features, which are estimates
 DRAWS_PER_FEATURE = 8  # at least, to estimate them
 LEAST = 0.04  # variance that a step of linear maps can make 1
+RIDGE = 1e-3  # added to powers of the correlations
+NEGLIGIBLE = 0.01  # sum of a coordinate's correlations with others, to some power, that is left out
 NUMBERS = 2**23  # draws times features, at most, in an estimate
 
 Newton = Callable[[np.ndarray], np.ndarray]  # from means of features to weights, as in `flat`
@@ -28,7 +30,7 @@ def newton(at: Coordinates, like: Weights, z: Rows, s: Rows) -> tuple[np.ndarray
     some = finite[:: 1 + len(finite) * num_features // NUMBERS]
     if len(some) >= DRAWS_PER_FEATURE * num_features:
         return _of_draws(feature_rows(at, like, z[some], s[some]))
-    some = finite[:: 1 + len(finite) * z.shape[1] // NUMBERS]
+    some = finite[:: 1 + len(finite) * z.shape[1] * (1 + len(like.marginal)) // NUMBERS]
     return np.sqrt(_gaussian_squares(like).flat()), _of_gaussian(at, like, z[some], s[some])
 
 
@@ -74,19 +76,27 @@ def _of_gaussian(at: Coordinates, like: Weights, z: Rows, s: Rows) -> Newton:
         marginal = np.maximum(square, 1.0) ** -0.5
         if at.correlation is not None:
             powers = [at.correlation ** (k + 3) for k in range(len(marginal))]
-            ridge = 1e-3 * np.eye(len(at.correlation))
-            inverses = [np.linalg.inv(power + ridge) for power in powers]
+            inverses = [_inverse(power) for power in powers]
 
     def newton(means: np.ndarray) -> np.ndarray:
         group = like.like(means)
         scaled = marginal * group.marginal
         if inverses:
-            scaled = np.stack([m @ row for m, row in zip(inverses, scaled, strict=True)])
+            pairs = zip(inverses, scaled, strict=True)
+            scaled = np.stack([row if m is None else m @ row for m, row in pairs])
         whole = linear * (_whitening(group.linear) if group.linear.ndim == 2 else group.linear)
         step = Weights(shift * group.shift, whole, marginal * scaled, group.product)
         return step.flat()
 
     return newton
+
+
+def _inverse(power: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"] | None:
+    """The inverse of a power of the correlations; None where it is all but the identity."""
+    if np.max(np.sum(np.abs(power), axis=1)) < 1 + NEGLIGIBLE:
+        return None
+    found: np.ndarray = np.linalg.inv(power + RIDGE * np.eye(len(power)))
+    return found
 
 
 def _whitening(means: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:

@@ -22,7 +22,8 @@ ENOUGH = 0.06  # residual over that before the first move, at which the iteratio
 FORESEEN = 10  # steps at most before draws are scored again, where scores are foreseen,
 CLEAR = 0.03  # or until so much of the residual is left
 WORTH = 0.5  # what may be left of it for such steps to be taken
-POLISHING = 8  # steps of shifts and linear maps in the end, at most
+POLISHING = 8  # steps of shifts and linear maps in the end, at most,
+CLEAN = 1e-4  # until so much of their residual is left
 STALLED = 0.8  # what is left of it in truth, at which they end,
 LOW = 0.1  # if the residual over that before the first move is below this
 HOPELESS = 3  # iterations, after which it ends if the residual is not below the first
@@ -47,6 +48,8 @@ class Solved(NamedTuple):
         The error of `after`, which comes of scoring some draws only.
     iterations
         The number of times that draws were scored again.
+    farthest
+        The largest move of a draw over 1 + |z|, its distance in standard deviations.
     """
 
     weights: Weights
@@ -55,6 +58,7 @@ class Solved(NamedTuple):
     after: Weights
     noise: Weights
     iterations: int
+    farthest: float
 
     @property
     def reduction(self) -> float:
@@ -111,11 +115,12 @@ def solve(
             steps.retreat()
             now = best
     if foresee is not None and iterations > 0:
-        best = steps.polished(best)
+        best = steps.polished(best, at_first.residual)
     unit = lambda r: r.like(r.flat() / features.size)
     noise = features.noise(best.z, best.scores)
     before, after, noise = map(unit, (at_first.residual, best.residual, noise))
-    return Solved(like.like(best.w), stays[some], before, after, noise, iterations)
+    farthest = float(np.max(np.abs(best.z - z) / (1 + np.abs(z))))
+    return Solved(like.like(best.w), stays[some], before, after, noise, iterations, farthest)
 
 
 class _Point(NamedTuple):
@@ -156,13 +161,15 @@ class _Steps:
             self._damping /= 2
         self.foresees, self._history = False, []
 
-    def polished(self, now: _Point) -> _Point:
+    def polished(self, now: _Point, first: Weights) -> _Point:
         """More steps of shifts, and of linear maps if products of coordinates are foreseen."""
         features = self._features
         smooth = features.smooth
         surprise = now.residual.flat() - features.foreseen(now.z).flat()
         left = lambda residual: np.linalg.norm((residual.flat() / features.size)[smooth])
         for _ in range(POLISHING):
+            if left(now.residual) < CLEAN * left(first):
+                break
             step = np.where(
                 smooth, features.newton(np.where(smooth, now.residual.flat(), 0.0)), 0.0
             )
@@ -235,6 +242,7 @@ class _Features:
             parts = [self._s[rows] - foresee(self._z[rows]) for rows in _blocks(*x.shape)]
             self._rest = np.concatenate(parts)
         self._start = None if foresee is not None else self._mean(np.arange(len(x)), self._z)
+        self._last: tuple[Rows, Weights] | None = None  # draws that were looked at, and their means
 
     def mean(self, z: Rows, scores: Rows) -> Weights:
         """The means over all draws, now at z, if some of them have these scores."""
@@ -245,7 +253,11 @@ class _Features:
 
     def foreseen(self, z: Rows) -> Weights:
         """The means over all draws, now at z, with scores as they are foreseen."""
-        return self._start or self._mean(np.arange(len(z)), z)
+        if self._start is not None:
+            return self._start
+        if self._last is None or self._last[0] is not z:
+            self._last = z, self._mean(np.arange(len(z)), z)
+        return self._last[1]
 
     @property
     def smooth(self) -> Bool[np.ndarray, " k"]:

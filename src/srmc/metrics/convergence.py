@@ -72,9 +72,12 @@ def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     the time of a short run to import."""
     if np.isnan(x).any():
         return np.full(x.shape, np.nan)
-    ordered = np.sort(x)
-    ends = np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right")
-    ranks: np.ndarray = (ends + 1) / 2
+    order = np.argsort(x)
+    ordered = x[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    counts = np.diff(first, append=len(x))
+    ranks = np.empty(len(x))
+    ranks[order] = np.repeat(first + (counts + 1) / 2, counts)
     return ranks
 
 
