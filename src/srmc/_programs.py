@@ -42,7 +42,7 @@ def keep_programs() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", MOST)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def remembered(make: Callable[P, T], most: int = MODELS) -> Callable[P, T]:
