@@ -38,8 +38,9 @@ def test_examples_run_and_arviz_takes_what_comes_back(name, example):
     better, report = module.improve(trace, report=True, progress=False)
     assert type(better) is type(trace)
     new, old = better["posterior"], trace["posterior"]
-    assert {*new.data_vars} == {*old.data_vars}
-    for k in old.data_vars:
+    # Some versions of nutpie keep unconstrained values, too, which the model does not compute.
+    assert {*new.data_vars} == {k for k in old.data_vars if not str(k).endswith("__")}
+    for k in new.data_vars:
         assert new[k].dims == old[k].dims
     assert new["shop"].values[0] == "Aberdeen"
     assert new["corr"].dims == ("chain", "draw", "measure", "measure_too")

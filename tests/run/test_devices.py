@@ -6,8 +6,13 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from srmc.run.devices import at_once
 
 JOB = textwrap.dedent(
     """
@@ -73,3 +78,19 @@ def test_draws_do_not_depend_on_devices_and_processes(tmp_path, monkeypatch):
             many = np.load(tmp_path / f"{other.format(history)}.npz")
             tolerance = 0 if history == "own" else 1e-6
             np.testing.assert_allclose(one["x"], many["x"], rtol=0, atol=tolerance)
+
+
+def test_blocks_of_one_device_run_at_the_same_time():
+    both = threading.Barrier(2)
+
+    def meet(x):
+        both.wait(timeout=60)  # raises unless the other block is running, too
+        return x
+
+    program = jax.jit(lambda x: jax.pure_callback(meet, jax.ShapeDtypeStruct((), x.dtype), x))
+    assert [float(x) for x in at_once(program, [(jnp.ones(()),), (jnp.zeros(()),)])] == [1.0, 0.0]
+
+
+def test_blocks_are_compiled_with_the_settings_of_their_caller(x64):
+    half = jax.jit(lambda x: x / 3)
+    assert all(x.dtype == np.float64 for x in at_once(half, [(jnp.ones(3),), (jnp.ones(3),)]))

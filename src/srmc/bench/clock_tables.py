@@ -114,8 +114,8 @@ def clock_page(rows: list[Row]) -> str:
         "they are given relative to BlackJAX's in the same round: medians over "
         f"{_rounds(rows, 'call')} rounds of calls and {_rounds(rows, 'step')} of steps. On a "
         "machine that runs other programs at the same time, seconds by the clock are longer and "
-        "their ratios scatter; those of processor time, which the picture shows, do so less.",
-        f"![Processor times of calls and of steps over BlackJAX's]({PICTURE})",
+        "their ratios scatter; those of processor time do so less.",
+        f"![Times of calls and of steps over BlackJAX's]({PICTURE})",
         "## Whole calls",
         "Four chains of 1,000 + 1,000 NUTS steps at each library's defaults. The first call of a "
         "library is made in a new process and compiles everything; the second follows in the same "
@@ -123,8 +123,7 @@ def clock_page(rows: list[Row]) -> str:
         "the compiled programs on disk. The unit is the first call of BlackJAX's window "
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
         "srmc's calls rebalance their draws and look for trouble, too. "
-        "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`); on this busy machine, two that "
-        "waited for each other took more of the processor than all else in srmc's second call. "
+        "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`). "
         "Imports are not included."
         + (f" They take, of the processor: {imports}." if imports else ""),
         markdown(call_lines(rows)),
@@ -177,14 +176,14 @@ class Point(NamedTuple):
 
 
 def draw_clock(rows: list[Row], folder: Path) -> None:
-    """Processor times of calls and of steps over BlackJAX's, on a log scale."""
+    """Seconds of calls and processor times of steps over BlackJAX's, on a log scale."""
     from matplotlib.figure import Figure
 
     panels = _of_calls(rows), _of_steps(rows)
     height = max(len({point.line for point in points}) for points in panels)
     figure = Figure(figsize=(11, 2.4 + 0.3 * height), layout="constrained")
     titles = (
-        "whole calls: processor time over that of BlackJAX's first",
+        "whole calls: seconds over those of BlackJAX's first",
         "steps: processor time over that of BlackJAX's",
     )
     for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
@@ -217,7 +216,7 @@ def _of_calls(rows: list[Row]) -> list[Point]:
             filled = colour if row["call"] == "first" else "none"
             style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}
             name, lower = f"{library}, {row['call']}", 0.2 * (place - 1.5)
-            points.append(Point(row["cpu_ratio"], row["model"], name, style, lower))
+            points.append(Point(row["ratio"], row["model"], name, style, lower))
     return points
 
 
