@@ -35,6 +35,7 @@ class Times(NamedTuple):
 
 
 Call = Callable[[int], Any]  # a run with a seed
+START = 0.1  # of all coordinates; nutpie refuses a start whose gradient is 0
 
 
 def stretched(dim: int) -> Target:
@@ -90,7 +91,7 @@ def of_blackjax(target: Target, size: Size) -> Call:
         posterior.logdensity_fn, key, start, size.warmup, size.samples
     )[0]
     program = jax.jit(jax.vmap(one))
-    starts = jnp.zeros((size.chains, posterior.dim))
+    starts = jnp.full((size.chains, posterior.dim), START)
     return lambda seed: program(jax.random.split(jax.random.key(seed), size.chains), starts)
 
 
@@ -107,7 +108,7 @@ def of_numpyro(target: Target, size: Size) -> Call:
         chain_method="vectorized",
         progress_bar=False,
     )
-    starts = jnp.zeros((size.chains, posterior.dim))
+    starts = jnp.full((size.chains, posterior.dim), START)
 
     def call(seed: int) -> Any:
         mcmc.run(jax.random.key(seed), init_params=starts)
@@ -119,7 +120,7 @@ def of_numpyro(target: Target, size: Size) -> Call:
 def of_nutpie(target: Target, size: Size) -> Call:
     """nutpie with the gradient compiled by JAX, one chain after the other."""
     posterior = of_target(target.name, target)
-    starts = jnp.zeros((size.chains, posterior.dim))
+    starts = jnp.full((size.chains, posterior.dim), START)
 
     def call(seed: int) -> Any:
         key = jax.random.key(seed)
