@@ -14,7 +14,7 @@ from srmc._types import Float
 from srmc.tune import rule
 
 DENSE_UP_TO = 1024  # dimensions, beyond which nothing is d x d; from rule.DENSE_UP_TO on, it takes
-DRAWS_PER_DIMENSION = 0.9  # draws at least, and scores that differ from those of independent
+DRAWS_PER_DIMENSION = 0.5  # draws at least, and scores that differ from those of independent
 UNLIKE = 0.1  # Gaussian coordinates by more than this share of their mean square
 FAR = 3.0  # standard deviations beyond which draws are moved rigidly
 
