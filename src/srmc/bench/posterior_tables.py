@@ -111,32 +111,17 @@ def short_table(rows: list[Row]) -> str:
 
 def _older(rows: list[Row]) -> list[str]:
     """Which rows are of earlier versions, if any."""
-    by_name = by_posterior(rows)
-    unlimited = [
-        name
-        for name, mine in by_name.items()
-        if any("charged" not in row["rebalance"] for row in mine)
+    found = [
+        f"{row['sampler']} on {row['posterior']}"
+        for row in rows
+        if "standard_error" not in row["errors"]["plain"]["mean"]
     ]
-    earlier = [
-        name
-        for name, mine in by_name.items()
-        if name not in unlimited
-        and any("standard_error" not in row["errors"]["plain"]["mean"] for row in mine)
+    if not found:
+        return []
+    return [
+        f"Of an earlier version, without standard errors of ratios between samplers: "
+        f"{', '.join(found)}."
     ]
-    found = []
-    if unlimited:
-        found.append(
-            f"Rows of {', '.join(unlimited)} are of a version that did not limit what rebalancing "
-            "spends, had polynomials up to order 5, and did not charge its log densities, half a "
-            "gradient per draw; the other rows do, and are limited."
-        )
-    if earlier:
-        found.append(
-            f"Rows of {', '.join(earlier)} were made before standard errors of ratios between "
-            "samplers were kept, and before short runs and more than 256 dimensions had all linear "
-            "maps."
-        )
-    return found
 
 
 def posteriors_page(rows: list[Row]) -> str:
