@@ -124,6 +124,9 @@ def clock_page(rows: list[Row]) -> str:
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
         "srmc's calls rebalance their draws and look for trouble, too. "
         "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`). "
+        "BlackJAX's chains run in lockstep in one program, which keeps about one core busy; srmc's "
+        "chains use all cores. By the clock that favours srmc on this machine of two cores; the "
+        "second table, of processor time, does not credit it. "
         "Imports are not included."
         + (f" They take, of the processor: {imports}." if imports else ""),
         markdown(call_lines(rows)),
