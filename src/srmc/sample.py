@@ -18,6 +18,7 @@ from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.core.strength import Strength
 from srmc.models.model import Model, as_problem
+from srmc.models.problem import without_slashes
 from srmc.results.ending import Ending
 from srmc.results.result import Result
 from srmc.results.trouble import RunWarning
@@ -27,7 +28,7 @@ from srmc.run.loop import Carry, start
 from srmc.run.plan import Keep, Plan
 from srmc.run.processes import together
 from srmc.run.stop import stops
-from srmc.run.task import check_names, dim_of, identity, make_task
+from srmc.run.task import check_names, dim_of, first_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.run.windows import is_shared, sampling_task
 from srmc.store.checkpoint import Checkpoint
@@ -169,6 +170,7 @@ def sample(
     with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
+        problem = without_slashes(problem, first_of(positions))
         check_names(problem, plan, positions)
         lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
         plan = dataclasses.replace(plan, num_samples=lengths[-1])

@@ -21,6 +21,7 @@ from srmc.after.resample import resample
 from srmc.models.problem import Problem
 from srmc.run.keep import Kept
 from srmc.run.plan import Plan
+from srmc.run.task import named_values
 from srmc.tune import Tuner
 from srmc.tune.continuous import UNADJUSTED
 from srmc.tune.discrete import Discrete
@@ -160,8 +161,7 @@ def _score(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:
 
 
 def _named(values: Any, statistics: Any, unravel: Unravel, v: Array) -> dict[str, Array]:
-    found: dict[str, Array] = values(unravel(v))
-    return found if statistics is None else found | statistics(found)
+    return named_values(values, statistics, unravel(v))
 
 
 def _by_name(
