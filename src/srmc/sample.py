@@ -35,6 +35,18 @@ from srmc.store.checkpoint import Checkpoint
 from srmc.store.files import as_path
 from srmc.tune.own import as_kernel
 
+# Keywords of other samplers for what is called otherwise here.
+ELSEWHERE = {
+    "num_samples": ("draws", "num_draws", "samples", "n_samples", "iter_sampling"),
+    "num_warmup": ("tune", "warmup", "n_warmup", "burnin", "iter_warmup"),
+    "num_chains": ("chains", "n_chains"),
+    "seed": ("random_seed", "rng_key", "key", "rng"),
+    "initial_position": ("initvals", "init", "inits", "init_params", "start"),
+    "target_acceptance": ("target_accept", "target_accept_prob", "adapt_delta"),
+    "thin": ("thinning",),
+    "progress": ("progressbar", "progress_bar", "show_progress"),
+}
+
 
 def sample(
     model: Any,
@@ -210,7 +222,9 @@ def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tu
     of_keep = {k: v for k, v in parts.items() if k not in of_model}
     unknown = [k for k in of_keep if k not in ("statistics", "base")]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], inspect.signature(sample).parameters, 1)
+        names = inspect.signature(sample).parameters
+        known = [ours for ours, theirs in ELSEWHERE.items() if unknown[0] in theirs]
+        near = known or difflib.get_close_matches(unknown[0], names, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise TypeError(f"sample got an unknown keyword, {unknown[0]}{hint}")
     if isinstance(model, Model):
