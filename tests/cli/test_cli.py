@@ -3,6 +3,7 @@
 import json
 import sys
 
+import jax
 import pytest
 from typer.testing import CliRunner
 
@@ -90,6 +91,39 @@ def test_sample_takes_a_log_density_from_a_file(tmp_path):
     out = call("sample", f"{model}:logp", *options, *FAST, "--out", tmp_path)
     assert out.exit_code == 2
     assert "checkpoint must be a new folder" in " ".join(out.output.split())
+
+
+def test_data_of_a_log_density_do_not_make_it_a_numpyro_model(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import jax.numpy as jnp\n"
+        "data = {'y': jnp.arange(3.0)}\n"
+        "initial_position = jnp.zeros(3)\n"
+        "def logp(x): return -jnp.sum((x - data['y']) ** 2)\n"
+    )
+    out = call("sample", f"{model}:logp", *FAST, "--out", tmp_path)
+    assert out.exit_code == 0, out.output
+
+
+def test_a_run_that_is_repeated_does_not_overwrite_the_first(tmp_path):
+    first = tmp_path / "o1"
+    assert call("sample", "banana", *FAST, "--out", first).exit_code == 0
+    before = (first / "result.nc").read_bytes()
+    for again in ("o1-2", "o1-3"):
+        out = call("sample", "--config", first / "run.toml", "--seed", "1")
+        assert out.exit_code == 0, out.output
+        assert f"settings are in {tmp_path / again}" in out.output.replace("\n", "")
+        assert (tmp_path / again / "result.nc").exists()
+    assert (first / "result.nc").read_bytes() == before
+    assert call("sample", "banana", *FAST, "--seed", "1", "--out", first).exit_code == 0
+    assert (first / "result.nc").read_bytes() != before
+
+
+def test_the_settings_say_the_precision_that_ran(tmp_path):
+    with jax.enable_x64(True):
+        assert call("sample", "banana", *FAST, "--out", tmp_path).exit_code == 0
+    assert "x64 = true" in (tmp_path / "run.toml").read_text()
+    assert "--x64" in srmc.load(tmp_path / "result.nc").about["command"]
 
 
 def test_what_cannot_be_shown_is_named(tmp_path):

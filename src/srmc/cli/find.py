@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 import srmc
 from srmc.cli.terminal import complaints
 from srmc.targets import BUILT_IN, Moments, Target
@@ -30,10 +33,22 @@ def find_model(name: str) -> tuple[srmc.Model, Any]:
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise ValueError(f"target {name!r}: {file} has nothing named {attribute!r}")
+    model, start = getattr(module, attribute), getattr(module, "initial_position", None)
     parts = {k: getattr(module, k) for k in ("data", "space", "differences") if hasattr(module, k)}
-    return srmc.Model(getattr(module, attribute), **parts), getattr(
-        module, "initial_position", None
-    )
+    if "space" in parts or _is_density(model, start):
+        parts.pop("data", None)  # which it reads itself, unlike a NumPyro model
+    return srmc.Model(model, **parts), start
+
+
+def _is_density(model: Any, start: Any) -> bool:
+    """Whether it can be called at the start; a NumPyro model has neither a key nor its data."""
+    if isinstance(start, list):
+        start = start[0]
+    try:
+        at = start(jax.random.key(0)) if callable(start) else start
+        return bool(jnp.shape(model(at)) == ())
+    except Exception:  # of a NumPyro model, or an error that sampling will name
+        return False
 
 
 def truth_of(model: srmc.Model) -> Moments | None:

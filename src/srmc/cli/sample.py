@@ -1,6 +1,7 @@
 """`srmc sample`: from a target to a result, its page, and the settings that repeat the run."""
 
 import contextlib
+import itertools
 import json
 import shlex
 import tempfile
@@ -23,7 +24,7 @@ from srmc.results import tables
 from srmc.store.files import check_writable, write_whole
 
 # Options that are left out of the file that repeats a run.
-LEFT_OUT = ("config", "as_json", "checkpoint", "resume")
+LEFT_OUT = ("context", "config", "as_json", "checkpoint", "resume")
 KernelName = Literal[
     "mh",
     "ula",
@@ -57,6 +58,7 @@ def _from_config(context: typer.Context, file: Path | None) -> Path | None:
 
 
 def sample(
+    context: typer.Context,
     target: Annotated[str, typer.Argument(help="A built-in target, or file.py:name.")],
     kernel: Annotated[
         KernelName | None, typer.Option(help="The base kernel: nuts, or gwg on a discrete space.")
@@ -102,9 +104,13 @@ def sample(
         Path | None, typer.Option(help="A folder from which the run can be resumed.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Continue the run in the checkpoint.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for result, page, plot and settings.")] = Path(
-        "srmc-output"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for result, page, plot and settings. If it is not given and has a result, "
+            "a number is added to its name."
+        ),
+    ] = Path("srmc-output"),
     x64: Annotated[bool, typer.Option(help="Double precision.")] = False,
     distributed: Annotated[
         bool, typer.Option(help="One of several processes, as jax.distributed finds them.")
@@ -119,6 +125,9 @@ def sample(
 ) -> None:
     """Sample from a target; leave draws, a page, a plot, and the settings that repeat it."""
     given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
+    source = context.get_parameter_source("out")
+    if not resume and (source is None or source.name != "COMMANDLINE"):
+        out = given["out"] = _free(out)
     try:
         model, result = _sampled(given, checkpoint, resume, progress=not as_json)
     except OSError as error:
@@ -132,6 +141,7 @@ def sample(
         fail(error)
     if jax.process_index() > 0:
         return
+    given["x64"] = bool(result.about["double_precision"])
     result.about["command"] = _command(given)
     out = _saved(result, out, given)
     told: list[str] = []
@@ -154,6 +164,12 @@ def sample(
             highlight=False,
         )
         raise typer.Exit(130)
+
+
+def _free(out: Path) -> Path:
+    """The first of out, out-2, out-3, ... without a result, which is never overwritten unasked."""
+    names = itertools.chain([out], (out.with_name(f"{out.name}-{i}") for i in itertools.count(2)))
+    return next(name for name in names if not (name / "result.nc").exists())
 
 
 def _remove_if_empty(folder: Path) -> None:
