@@ -197,3 +197,42 @@ def clock(
     if page is not None:
         page.write_text(tables.clock_page(found))
         tables.draw_clock(found, page.parent)
+
+
+def gallery(
+    models: Annotated[list[str] | None, typer.Option(help="Run only these models.")] = None,
+    replicates: Annotated[int, typer.Option(min=2, help="Runs of each model.")] = 6,
+    traces: Annotated[int, typer.Option(min=1, help="Traces to improve, of each model.")] = 2,
+    quick: Annotated[bool, typer.Option(help="Two models, short runs.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run models in --out again.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A JSON file for the rows; models in it are not run again.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Models of the galleries at the defaults: z-scores, gains, warnings and seconds."""
+    from srmc.bench.gallery import run as measurements
+    from srmc.bench.gallery import table
+
+    _check_page(page)
+    rows: dict[str, dict[str, Any]] = {}
+    if out is not None and out.exists():
+        rows = {row["model"]: row for row in json.loads(out.read_text())}
+
+    def save(row: dict[str, Any]) -> None:
+        rows[row["model"]] = row
+        if out is not None:
+            out.write_text(_one_per_line(list(rows.values())))
+
+    run = functools.partial(
+        measurements.gallery,
+        models,
+        replicates=replicates,
+        traces=traces,
+        quick=quick,
+        done=[] if fresh else list(rows.values()),
+        on_row=save,
+    )
+    found = measure(run, table.gallery_table, None)
+    if page is not None:
+        page.write_text(table.gallery_page(list(rows.values()) if out is not None else found))
