@@ -200,39 +200,41 @@ def clock(
 
 
 def gallery(
-    models: Annotated[list[str] | None, typer.Option(help="Run only these models.")] = None,
-    replicates: Annotated[int, typer.Option(min=2, help="Runs of each model.")] = 6,
-    traces: Annotated[int, typer.Option(min=1, help="Traces to improve, of each model.")] = 2,
-    quick: Annotated[bool, typer.Option(help="Two models, short runs.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run models in --out again.")] = False,
+    model: Annotated[list[str] | None, typer.Option(help="Run only these models.")] = None,
+    runs: Annotated[int, typer.Option(min=2, help="Largest number of runs per model.")] = 12,
+    traces: Annotated[int, typer.Option(min=1, help="Traces to improve per model.")] = 3,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time per model after which no other run begins.")
+    ] = 150.0,
+    quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="A JSON file for the rows; models in it are not run again.")
+        Path | None,
+        typer.Option(help="A folder with a file per model; models in it are not rerun."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
 ) -> None:
     """Models of the galleries at the defaults: z-scores, gains, warnings and seconds."""
     from srmc.bench.gallery import run as measurements
-    from srmc.bench.gallery import table
+    from srmc.bench.gallery.study import Limits
+    from srmc.bench.gallery.table import gallery_page, gallery_table
 
     _check_page(page)
-    rows: dict[str, dict[str, Any]] = {}
-    if out is not None and out.exists():
-        rows = {row["model"]: row for row in json.loads(out.read_text())}
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
 
     def save(row: dict[str, Any]) -> None:
-        rows[row["model"]] = row
         if out is not None:
-            out.write_text(_one_per_line(list(rows.values())))
+            (out / f"{row['model']}.json").write_text(json.dumps(row, indent=2) + "\n")
 
     run = functools.partial(
         measurements.gallery,
-        models,
-        replicates=replicates,
+        model,
+        limits=Limits(runs=runs, seconds=seconds),
         traces=traces,
         quick=quick,
-        done=[] if fresh else list(rows.values()),
+        done=[json.loads(file.read_text()) for file in sorted(out.glob("*.json"))] if out else [],
         on_row=save,
     )
-    found = measure(run, table.gallery_table, None)
+    found = measure(run, gallery_table, None)
     if page is not None:
-        page.write_text(table.gallery_page(list(rows.values()) if out is not None else found))
+        page.write_text(gallery_page(found))

@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import pickle
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import srmc
@@ -56,9 +58,7 @@ def numpyro_sample(name: str, size: Size, seed: int) -> Any:
     entry = MODELS[name]
     if entry.data is None:
         vectorized = {"chain_method": "vectorized"}
-        return pymc_sample(
-            name, size, seed, nuts_sampler="numpyro", nuts_sampler_kwargs=vectorized
-        )
+        return pymc_sample(name, size, seed, nuts_sampler="numpyro", nuts_sampler_kwargs=vectorized)
     import arviz as az
     import jax
     from numpyro.infer import MCMC, NUTS
@@ -105,25 +105,32 @@ def built(name: str) -> Any:
     return _BUILT[name]
 
 
-def usable(library: str, name: str) -> bool:
-    """Whether a library is installed, and takes the model."""
-    takes = MODELS[name].library == "PyMC" or library in ("srmc", "NumPyro")
-    return takes and importlib.util.find_spec(library.lower()) is not None
+def usable(name: str) -> list[str]:
+    """The installed libraries that take the model, srmc first."""
+    own = MODELS[name].library
+    takes = [lib for lib in LIBRARIES if own == "PyMC" or lib in ("srmc", own)]
+    return [lib for lib in takes if importlib.util.find_spec(lib.lower()) is not None]
 
 
-def main(library: str, name: str, size: Size) -> float:
-    """The seconds of the first call in a process; libraries are imported and the model built."""
+def main(library: str, name: str, size: Size, seeds: int, folder: str) -> float:
+    """The seconds of the first call in this process; traces go to `folder`, one per seed.
+
+    The library is imported and the model built before the clock starts.
+    """
     built(name)
-    if library != "PyMC":
-        importlib.import_module(library.lower())
+    importlib.import_module(library.lower())
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        LIBRARIES[library](name, size, 0)
-    return time.perf_counter() - began
+        trace = LIBRARIES[library](name, size, 0)
+        seconds = time.perf_counter() - began
+        for seed in range(seeds if library != "srmc" else 0):
+            trace = LIBRARIES[library](name, size, seed) if seed else trace
+            (Path(folder) / f"{library}-{seed}.pickle").write_bytes(pickle.dumps(trace))
+    return seconds
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    seconds = main(asked["library"], asked["model"], Size(*asked["size"]))
-    sys.stdout.write(json.dumps({"seconds": seconds}) + "\n")
+    asked["size"] = Size(*asked["size"])
+    sys.stdout.write(json.dumps({"seconds": main(**asked)}) + "\n")

@@ -1,5 +1,6 @@
-"""Estimates beside those of a long run: z-scores, and squared errors over the plain ones."""
+"""Estimates beside those of long runs: z-scores, and squared errors over the plain ones."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,10 +8,10 @@ import numpy as np
 from srmc._types import Float
 from srmc.bench.errors import ratio_error
 
-FUNCTIONALS = ("means", "sds", "quantiles")
-QUANTILES = ("5%", "50%", "95%")
-COLUMNS = {"means": ("mean",), "sds": ("sd",), "quantiles": QUANTILES}
-Names = list[str]
+FUNCTIONALS = ("mean", "sd", "5%", "50%", "95%")  # columns of a summary
+GROUPS = {"means": ("mean",), "sds": ("sd",), "quantiles": ("5%", "50%", "95%")}
+NORMAL_RANGE = 3.29  # from the 5% to the 95% quantile of a normal distribution, in sds
+Columns = Float[np.ndarray, "functional name"]
 
 
 def error_of(column: str) -> str:
@@ -19,60 +20,133 @@ def error_of(column: str) -> str:
 
 
 class Known(NamedTuple):
-    """The summary of a long run, and the coordinates that are compared for each functional."""
+    """Estimates of long runs with their errors, of coordinates that vary, each once.
+
+    summary
+        Means over the long runs of what `summary()` has.
+    light
+        For each coordinate, whether it has a variance; if not, only quantiles are compared.
+    """
 
     summary: Any
-    names: dict[str, Names]
+    light: np.ndarray
 
-    def off(self, summary: Any, what: str) -> Float[np.ndarray, "column name"]:
-        """Estimates minus those of the long run."""
-        columns, names = COLUMNS[what], self.names[what]
-        return np.array([summary.loc[names, c] - self.summary.loc[names, c] for c in columns])
+    @property
+    def names(self) -> list[str]:
+        return list(self.summary.index)
 
-    def noise(self, what: str) -> Float[np.ndarray, "column name"]:
-        """The standard errors of the long run."""
-        names = self.names[what]
-        return np.array([self.summary.loc[names, error_of(c)] for c in COLUMNS[what]])
+    @property
+    def noise(self) -> Columns:
+        """The standard errors of the long runs."""
+        return _columns(self.summary, [error_of(column) for column in FUNCTIONALS])
 
-    def z(self, summary: Any, what: str) -> Float[np.ndarray, "column name"]:
-        """The same over the standard errors of both."""
-        names = self.names[what]
-        own = np.array([summary.loc[names, error_of(c)] for c in COLUMNS[what]])
-        return self.off(summary, what) / np.hypot(own, self.noise(what))
+    @property
+    def unit(self) -> Float[np.ndarray, " name"]:
+        """The spread of coordinates: that of their quantiles, as some have no variance."""
+        spread: np.ndarray = np.asarray(self.summary["95%"] - self.summary["5%"]) / NORMAL_RANGE
+        return spread
 
-    def square(self, summary: Any, what: str) -> float:
-        """The mean squared error in posterior variances, without that of the long run."""
-        sd = np.asarray(self.summary.loc[self.names[what], "sd"])
-        if what == "quantiles":
-            spread = self.summary.loc[self.names[what]]
-            sd = np.asarray(spread["95%"] - spread["5%"]) / 3.29  # a heavy tail has no sd
-        squares = (self.off(summary, what) ** 2 - self.noise(what) ** 2) / sd**2
-        return float(np.mean(squares))
+    def off(self, summary: Any) -> Columns:
+        """Estimates minus those of the long runs; NaN where there is nothing to compare."""
+        found = _columns(summary.reindex(self.names), FUNCTIONALS)
+        found[:2, ~self.light] = np.nan
+        difference: np.ndarray = found - _columns(self.summary, FUNCTIONALS)
+        return difference
 
-
-def known(summary: Any, heavy: tuple[str, ...]) -> Known:
-    """What is compared: coordinates that vary, each once, and of heavy tails only quantiles."""
-    varies = summary[summary["sd"] > 1e-6 * (1 + summary["mean"].abs())]
-    alike = varies[["mean", "sd"]].apply(lambda x: float(f"{x['mean']:.5g}") + 1j * x["sd"], axis=1)
-    names = list(varies.index[~alike.round(8).duplicated()])
-    light = [name for name in names if name.partition("[")[0] not in heavy]
-    return Known(summary, {"means": light, "sds": light, "quantiles": names})
+    def error(self, summary: Any) -> Columns:
+        """The standard errors of both; NaN where an estimate has none."""
+        own = _columns(summary.reindex(self.names), [error_of(column) for column in FUNCTIONALS])
+        both: np.ndarray = np.hypot(np.where(np.isfinite(own), own, np.nan), self.noise)
+        return both
 
 
-def root_mean_square(z: list[np.ndarray]) -> dict[str, float]:
-    """The root mean square of z-scores, whose error is from the scatter of replicates.
+def _columns(summary: Any, columns: Sequence[str]) -> Columns:
+    return np.array([summary[column] for column in columns], float)
 
-    z-scores that are NaN, of estimates without an error, do not count; `without` is their share.
+
+def known(summaries: list[Any], heavy: tuple[str, ...]) -> Known:
+    """What long runs say together."""
+    mean = sum(summaries) / len(summaries)
+    for column in FUNCTIONALS:
+        squares = sum(s[error_of(column)] ** 2 for s in summaries)
+        mean[error_of(column)] = np.sqrt(squares) / len(summaries)
+    mean = mean[mean["sd"] > 1e-6 * (1 + mean["mean"].abs())]
+    digits = mean[["mean", "sd"]].map(lambda x: f"{x:.6g}")
+    mean = mean[~digits.duplicated()]
+    light = np.array([name.partition("[")[0] not in heavy for name in mean.index])
+    return Known(mean, light)
+
+
+def z_scores(truth: Known, summaries: list[Any]) -> dict[str, dict[str, float]]:
+    """For each group of functionals, the root mean square of z-scores over replicates.
+
+    Its standard error is from the scatter of replicates. `without` is the share of estimates that
+    have no standard error, and `long` the mean share of the long runs in the squared errors.
     """
-    squares = np.array([np.nanmean(np.square(one)) for one in z])
-    root = float(np.sqrt(squares.mean()))
-    scatter = np.std(squares, ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else np.nan
-    without = float(np.mean([np.mean(np.isnan(one)) for one in z]))
-    return {"value": root, "error": float(scatter) / (2 * root), "without": without}
+    off = np.array([truth.off(summary) for summary in summaries])
+    error = np.array([truth.error(summary) for summary in summaries])
+    z = off / error
+    found = {}
+    for group, columns in GROUPS.items():
+        rows = [FUNCTIONALS.index(column) for column in columns]
+        squares, there = z[:, rows] ** 2, np.isfinite(z[:, rows])
+        if not there.any():
+            continue
+        asked = np.isfinite(off[:, rows])
+        each = [float(np.mean(s[t])) for s, t in zip(squares, there, strict=True) if t.any()]
+        root = float(np.sqrt(np.mean(each)))
+        share = (truth.noise[rows] / error[:, rows])[there] ** 2
+        found[group] = {
+            "value": root,
+            "error": _scatter(each) / (2 * root),
+            "without": 1 - float(there.sum() / asked.sum()),
+            "long": float(np.mean(share)),
+        }
+    return found
 
 
-def ratio(after: list[float], before: list[float]) -> dict[str, float]:
-    """Squared errors after over before, summed over replicates, with the standard error."""
-    a, b = np.array(after), np.array(before)
-    error = ratio_error(b, a) if len(a) > 1 else np.nan
-    return {"value": float(a.mean() / b.mean()), "error": float(error)}
+def _scatter(values: Sequence[float]) -> float:
+    """The standard error of a mean, NaN for a single value."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
+
+
+def ratios(truth: Known, before: list[Any], after: list[Any]) -> dict[str, dict[str, float]]:
+    """For each functional, squared errors after over before, summed over replicates.
+
+    The squared errors of the long runs are subtracted. That is right on average only, so that
+    their share of the plain ones is part of the standard error.
+    """
+    plain, moved = (
+        np.array([(truth.off(s) / truth.unit) ** 2 for s in summaries])
+        for summaries in (before, after)
+    )
+    noise = (truth.noise / truth.unit) ** 2
+    found = {}
+    for n, column in enumerate(FUNCTIONALS):
+        there = np.isfinite(plain[:, n] + moved[:, n]).all(axis=0)
+        if not there.any():
+            continue
+        subtracted = noise[n, there].mean()
+        b, a = (x[:, n, there].mean(axis=1) - subtracted for x in (plain, moved))
+        scatter = ratio_error(b, a) if len(a) > 1 else np.nan
+        share = subtracted / b.mean()
+        found[column] = {
+            "value": float(a.mean() / b.mean()),
+            "error": float(np.hypot(scatter, share)),
+        }
+    return found
+
+
+def worse(truth: Known, before: list[Any], after: list[Any]) -> list[dict[str, Any]]:
+    """Variables with a functional that got worse, by more than three standard errors."""
+    variables: dict[str, list[str]] = {}
+    for name in truth.names:
+        variables.setdefault(name.partition("[")[0], []).append(name)
+    found = []
+    for variable, names in variables.items():
+        place = [truth.names.index(name) for name in names]
+        own = Known(truth.summary.loc[names], truth.light[place])
+        for column, ratio in ratios(own, before, after).items():
+            if ratio["value"] - 3 * ratio["error"] > 1:
+                found.append({"variable": variable, "functional": column} | ratio)
+    return found

@@ -6,9 +6,14 @@ import numpy as np
 
 from srmc._types import Float, Int
 
+
+def _numbers(text: str) -> Float[np.ndarray, " number"]:
+    return np.array(text.split(), float)
+
+
 # Weights of 30 rats at five ages in days (Gelfand et al., 1990).
 RAT_DAYS = np.array([8.0, 15.0, 22.0, 29.0, 36.0])
-RATS = np.array(
+RATS = _numbers(
     """
     151 199 246 283 320  145 199 249 293 354  147 214 263 312 328  155 200 237 272 297
     135 188 230 280 323  159 210 252 298 331  141 189 231 275 305  159 201 248 297 338
@@ -18,36 +23,32 @@ RATS = np.array(
     154 205 253 298 334  139 190 225 267 302  146 191 229 272 302  157 211 250 285 323
     132 185 237 286 331  160 207 257 303 345  169 216 261 295 333  157 205 248 289 316
     137 180 219 258 291  153 200 244 286 324
-    """.split(),
-    float,
+    """
 ).reshape(30, 5)
 
 # IQ scores after a drug and after a placebo (Kruschke, 2013).
-DRUG = np.array(
+DRUG = _numbers(
     """
     101 100 102 104 102  97 105 105  98 101 100 123 105 103 100  95 102 106 109 102  82 102 100 102
     102 101 102 102 103 103  97  97 103 101  97 104  96 103 124 101 101 100 101 101 104 100 101
-    """.split(),
-    float,
+    """
 )
-PLACEBO = np.array(
+PLACEBO = _numbers(
     """
      99 101 100 101 102 100  97 101 104 101 102 102 100 105  88 101 100 104 100 100 100 101 102 103
      97 101 101 100 101  99 101 100 100 101 100  99 101 100 102  99 100  99
-    """.split(),
-    float,
+    """
 )
 
 # British coal-mining disasters per year, 1851 to 1962 (Jarrett, 1979).
 COAL_YEARS = np.arange(1851, 1963)
-COAL = np.array(
+COAL = _numbers(
     """
-    4 5 4 1 0 4 3 4 0 6 3 3 4 0 2 6 3 3 5 4 5 3 1 4 4 1 5 5 3 4 2 5 2 2 3 4 2 1 3 2 2 1 1 1 1 3 0 0 1
-    0 1 1 0 0 3 1 0 3 2 2 0 1 1 1 0 1 0 1 0 0 0 2 1 0 0 0 1 1 0 2 3 3 1 1 2 1 1 1 1 2 4 2 0 0 0 1 4 0
-    0 0 1 0 0 0 0 0 1 0 0 1 0 1
-    """.split(),
-    int,
-)
+    4 5 4 1 0 4 3 4 0 6 3 3 4 0 2 6 3 3 5 4 5 3 1 4 4 1 5 5 3 4 2 5 2 2 3 4 2 1 3 2
+    2 1 1 1 1 3 0 0 1 0 1 1 0 0 3 1 0 3 2 2 0 1 1 1 0 1 0 1 0 0 0 2 1 0 0 0 1 1 0 2
+    3 3 1 1 2 1 1 1 1 2 4 2 0 0 0 1 4 0 0 0 1 0 0 0 0 0 1 0 0 1 0 1
+    """
+).astype(int)
 
 # Hits in the first 45 times at bat of 18 players in 1970 (Efron and Morris, 1975).
 AT_BATS = np.full(18, 45)
@@ -73,9 +74,7 @@ def radon(counties: int = 85, homes: int = 919) -> Homes:
     floor = (rng.random(homes) < 0.17).astype(float)
     uranium = rng.normal(0.0, 0.4, counties)
     level = 1.45 + 0.7 * uranium + rng.normal(0.0, 0.2, counties)
-    return Homes(
-        county, floor, uranium, level[county] - 0.65 * floor + rng.normal(0, 0.75, homes)
-    )
+    return Homes(county, floor, uranium, level[county] - 0.65 * floor + rng.normal(0, 0.75, homes))
 
 
 class Visits(NamedTuple):
@@ -104,7 +103,9 @@ def mixture(draws: int = 300) -> Float[np.ndarray, " draw"]:
     return rng.normal(means[kind], sds[kind])
 
 
-def yields() -> tuple[Int[np.ndarray, " plot"], Int[np.ndarray, " plot"], Float[np.ndarray, "p"]]:
+def yields() -> tuple[
+    Int[np.ndarray, " plot"], Int[np.ndarray, " plot"], Float[np.ndarray, " plot"]
+]:
     """Yields of plots by variety and block, eight by five, two plots each."""
     rng = np.random.default_rng(8)
     variety, block = (np.tile(x.ravel(), 2) for x in np.indices((8, 5)))

@@ -17,15 +17,12 @@ class Entry(NamedTuple):
         The arguments of a NumPyro model; None for a PyMC model.
     heavy
         Variables without a variance, which are compared by their quantiles alone.
-    longer
-        How many times longer than a run the long run is.
     """
 
     about: str
     build: Callable[[], Any]
     data: Callable[[], tuple[Any, ...]] | None = None
     heavy: tuple[str, ...] = ()
-    longer: int = 20
 
     @property
     def library(self) -> str:
@@ -221,6 +218,6 @@ MODELS: dict[str, Entry] = {
     "gaussian-process": Entry("30 points of a curve", _gaussian_process),
     "ordered-logistic": Entry("ratings, five levels", _ordered_logistic),
     "stochastic-volatility": Entry(
-        "100 returns", lambda: stochastic_volatility, lambda: (data.returns(),), (), 10
+        "100 returns", lambda: stochastic_volatility, lambda: (data.returns(),)
     ),
 }

@@ -2,60 +2,63 @@
 
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from srmc.bench.cells import cell, markdown, terminal
-from srmc.bench.gallery.compare import FUNCTIONALS
+from srmc.bench.gallery.compare import FUNCTIONALS, GROUPS
 
 Row = dict[str, Any]
-LIBRARIES = ("srmc", "PyMC", "NumPyro", "nutpie")
+Lines = list[list[str]]
+CALLS = {"srmc": "srmc.sample", "PyMC": "pm.sample", "NumPyro": "NumPyro", "nutpie": "nutpie"}
 LOW, HIGH = 0.8, 1.25  # of root mean squares of z-scores that are as they should be
+NOTHING = "–"
 
 
-def gain_lines(rows: list[Row], call: str) -> list[list[str]]:
-    """A heading, and a line per model, with squared errors over those of the plain draws."""
-    lines = [["model", "d", *FUNCTIONALS]]
-    for row in rows:
-        found = row[call]
-        cells = [
-            cell(*_pair(found[what]["ratio"])) if what in found else "–" for what in FUNCTIONALS
-        ]
-        lines.append([row["model"], str(row["coordinates"]), *cells])
-    return lines
-
-
-def z_lines(rows: list[Row]) -> list[list[str]]:
+def z_lines(rows: list[Row], side: str) -> Lines:
     """A heading, and a line per model, with root mean squares of z-scores."""
-    sides = ("plain", "rebalanced")
-    lines = [["model", *(f"{what}, {side}" for side in sides for what in FUNCTIONALS)]]
+    lines = [["model", *GROUPS]]
     for row in rows:
-        found = row["sample"]
-        cells = [
-            _root(found[what][f"z_{side}"]) if what in found else "–"
-            for side in sides
-            for what in FUNCTIONALS
-        ]
-        lines.append([row["model"], *cells])
+        found = row.get("sample", {}).get(side, {})
+        lines.append([row["model"], *(_root(found.get(group)) for group in GROUPS)])
     return lines
 
 
-def _root(found: dict[str, float]) -> str:
+def _root(found: dict[str, float] | None) -> str:
     """A root mean square, in bold if it is out of bounds by more than two standard errors."""
-    value, error = _pair(found)
-    text = f"{value:.2f} ± {error:.2f}"
+    if found is None:
+        return NOTHING
+    value, error = found["value"], found["error"]
+    text = f"{value:.2f} ± {error:.2f}" if np.isfinite(error) else f"{value:.2f}"
     outside = value - 2 * error > HIGH or value + 2 * error < LOW
-    return f"**{text}**" if outside else text
+    text = f"**{text}**" if outside else text
+    if found["long"] > 0.5:
+        text += "*"
+    return f"{text} ({found['without']:.0%} without)" if found["without"] else text
 
 
-def _pair(found: dict[str, float]) -> tuple[float, float]:
-    return found["value"], found["error"]
-
-
-def told_lines(rows: list[Row]) -> list[list[str]]:
-    """A heading, and a line per model and text, with how many runs of how many said it."""
-    lines = [["model", "call", "runs", "what it said"]]
+def ratio_lines(rows: list[Row], call: str) -> Lines:
+    """A heading, and a line per model, with squared errors over those of the plain draws."""
+    lines = [["model", *FUNCTIONALS]]
     for row in rows:
-        of = {"sample": row["replicates"], "improve": row["traces"]}
+        found = row.get(call, {})
+        found = found.get("ratios", {}) if call == "sample" else found
+        lines.append([row["model"], *(_ratio(found.get(column)) for column in FUNCTIONALS)])
+    return lines
+
+
+def _ratio(found: dict[str, float] | None) -> str:
+    if found is None:
+        return NOTHING
+    text = cell(found["value"], found["error"])
+    return text if np.isfinite(found["error"]) else text.partition(" ±")[0]
+
+
+def told_lines(rows: list[Row]) -> Lines:
+    """A heading, and a line per model and text, with how many runs of how many said it."""
+    lines = [["model", "call", "runs", "text"]]
+    for row in rows:
+        of = {"sample": row.get("runs", 0), "improve": row.get("traces", 0), "study": 1}
         for told in row["told"]:
             text = " ".join(told["text"].split()).replace("|", "\\|")
             kind = "" if told["kind"] == "RunWarning" else f"{told['kind']}: "
@@ -64,80 +67,93 @@ def told_lines(rows: list[Row]) -> list[list[str]]:
     return lines
 
 
-def second_lines(rows: list[Row]) -> list[list[str]]:
-    """A heading, and a line per model, with the seconds of first calls."""
-    lines = [["model", "srmc.sample", "pm.sample", "NumPyro", "nutpie"]]
+def worse_lines(rows: list[Row]) -> Lines:
+    """A heading, and a line per variable and functional that got worse."""
+    lines = [["model", "variable", "functional", "ratio"]]
     for row in rows:
-        seconds = row.get("first_call", {})
-        cells = [
-            "" if name not in seconds else "failed" if (s := seconds[name]) is None else f"{s:.1f}"
-            for name in LIBRARIES
-        ]
+        for found in row.get("sample", {}).get("worse", []):
+            lines.append([row["model"], found["variable"], found["functional"], _ratio(found)])
+    return lines
+
+
+def second_lines(rows: list[Row]) -> Lines:
+    """A heading, and a line per model, with the seconds of first calls."""
+    lines = [["model", *CALLS.values()]]
+    for row in rows:
+        seconds = [row["first_call"].get(library, NOTHING) for library in CALLS]
+        cells = [s if isinstance(s, str) else f"{s:.1f}" for s in seconds]
         lines.append([row["model"], *cells])
     return lines
 
 
 def gallery_table(rows: list[Row]) -> Table:
-    """Gains, z-scores, warnings and seconds in one table for the terminal."""
-    lines = [["model", *(f"{what}, z" for what in FUNCTIONALS), *FUNCTIONALS, "told", "seconds"]]
-    z, gain = z_lines(rows)[1:], gain_lines(rows, "sample")[1:]
-    for row, roots, gains in zip(rows, z, gain, strict=True):
-        told = str(sum(one["count"] for one in row["told"]))
-        cells = [text.strip("*") for text in roots[4:]] + gains[2:]
-        lines.append([row["model"], *cells, told, f"{row['seconds']:.0f}"])
+    """z-scores, gains, warnings and seconds in one table for the terminal."""
+    z, ratios = z_lines(rows, "z_rebalanced"), ratio_lines(rows, "sample")
+    head = ["model", *(f"z, {group}" for group in GROUPS), *FUNCTIONALS, "warnings", "s"]
+    lines = [head]
+    for row, roots, gains, seconds in zip(
+        rows, z[1:], ratios[1:], second_lines(rows)[1:], strict=True
+    ):
+        cells = [text.replace("*", "") for text in roots[1:]] + gains[1:]
+        said = str(sum(told["count"] for told in row["told"]))
+        lines.append([row["model"], *cells, said, seconds[1]])
     return terminal("Models of the galleries, at the defaults of srmc.sample", lines)
+
+
+def _about_lines(rows: list[Row]) -> Lines:
+    lines = [["model", "", "library", "coordinates", "compared", "runs", "long runs", "map"]]
+    for row in rows:
+        forms = "; ".join(f"{form} ({n})" for form, n in row.get("forms", {}).items())
+        longer = f"{row['longer']}×" if "longer" in row else NOTHING
+        counts = [str(row.get(key, NOTHING)) for key in ("coordinates", "compared", "runs")]
+        lines.append([row["model"], row["about"], row["library"], *counts, longer, forms])
+    return lines
 
 
 def gallery_page(rows: list[Row]) -> str:
     """The same as Markdown."""
-    size = rows[0]["size"]
-    counts = {k: "/".join(map(str, sorted({r[k] for r in rows}))) for k in ("replicates", "traces")}
-    longer = "/".join(map(str, sorted({row["longer"] for row in rows})))
-    about = [["model", "", "library", "coordinates", "compared", "map"]]
-    about += [
-        [row["model"], row["about"], row["library"], str(row["coordinates"])]
-        + [str(row["compared"]), "; ".join(f"{k} ({n})" for k, n in row["forms"].items())]
-        for row in rows
-    ]
-    told = told_lines(rows)
+    warmup, samples, chains = rows[0]["size"]
+    table = lambda lines: markdown(lines) if len(lines) > 1 else "None."
+    heavy = [f"{', '.join(row['heavy'])} ({row['model']})" for row in rows if row.get("heavy")]
     parts = [
         "# Models of the galleries",
         "Made by `srmc bench gallery`.",
-        "These models are in the galleries of PyMC and NumPyro; ours are written anew, with small "
-        "published or simulated data. Each is run at the defaults of `srmc.sample`, "
-        f"{size[2]} chains of {size[0]:,} + {size[1]:,} steps, with {counts['replicates']} seeds. "
-        f"The truth is a plain run {longer} times as long, in double precision. PyMC's models run "
-        "in double precision, since PyTensor sets it; NumPyro's in single.",
-        "Coordinates that are constant or equal to another one are not compared.",
-        _heavy(rows),
-        markdown(about),
+        "These models are in the galleries of PyMC and NumPyro. Ours are written anew, with small "
+        "published or simulated data. Each is sampled by `srmc.sample` at its defaults, "
+        f"{chains} chains of {warmup:,} + {samples:,} steps, with several seeds. The reference is "
+        "the mean of plain long runs in double precision, together as many times longer as the "
+        "table says. PyMC's models run in double precision, NumPyro's in single precision.",
+        "Coordinates that are constant, or equal to another one, are not compared."
+        + (
+            f" Without a variance, and compared by quantiles alone: {'; '.join(heavy)}."
+            * bool(heavy)
+        ),
+        table(_about_lines(rows)),
         "## Are the errors right?",
-        "Root mean squares of z-scores: estimates minus those of the long run, over the standard "
-        "errors of both. They should be 1. Bold ones are outside of "
-        f"{LOW} to {HIGH} by more than two of their standard errors. Quantiles are those at 5, 50 "
-        "and 95%.",
-        markdown(z_lines(rows)),
+        "Root mean squares of z-scores over coordinates and seeds: the estimate minus that of the "
+        "long runs, over the standard error of the difference. They should be 1. Values in bold "
+        f"are outside {LOW} to {HIGH} by more than two of their standard errors. A star marks "
+        "values in which the long runs have more than half of the squared error. Estimates "
+        "without a standard error are not counted; their share is given. Rebalanced draws:",
+        table(z_lines(rows, "z_rebalanced")),
+        "Plain draws of the same runs:",
+        table(z_lines(rows, "z_plain")),
         "## How much is gained?",
-        "Mean squared errors over those of the plain draws of the same run, without the error of "
-        "the long run; below 0 where that error is all that is left. `srmc.sample`:",
-        markdown(gain_lines(rows, "sample")),
-        f"`srmc.improve`, of {counts['traces']} traces of the model's own library:",
-        markdown(gain_lines(rows, "improve")),
-        "## What was said",
-        "All warnings and failures of `srmc.sample`, `summary()` and `srmc.improve`. Texts that "
-        "differ in numbers count as one, and the first is shown.",
-        markdown(told) if len(told) > 1 else "None.",
+        "Mean squared errors over those of the plain draws of the same run. Those of the long runs "
+        "are subtracted, and are part of the standard errors. `srmc.sample`:",
+        table(ratio_lines(rows, "sample")),
+        "`srmc.improve`, with traces of all libraries that take the model:",
+        table(ratio_lines(rows, "improve")),
+        "Variables with a functional that got worse, by more than three standard errors:",
+        table(worse_lines(rows)),
+        "## Warnings",
+        "All warnings and failures of `srmc.sample`, `summary()` and `srmc.improve`, word for "
+        "word. Texts that differ in numbers count as one, and the first is shown. PyTensor's "
+        "warning that it found no BLAS is left out.",
+        table(told_lines(rows)),
         "## Seconds of the first call",
-        "In a new process without compiled programs, imports not included. NumPyro runs its chains "
-        "in one program, and PyMC's models by way of `pm.sample`. An empty cell is a library that "
-        "is not installed or does not take the model.",
-        markdown(second_lines(rows)),
+        "In a new process without compiled programs; imports are not included. NumPyro runs its "
+        "chains vectorised, and PyMC's models through `pm.sample`.",
+        table(second_lines(rows)),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _heavy(rows: list[Row]) -> str:
-    names = [f"{', '.join(row['heavy'])} ({row['model']})" for row in rows if row["heavy"]]
-    if not names:
-        return ""
-    return f"Without a variance, and compared by quantiles alone: {'; '.join(names)}."
+    return "\n\n".join(parts) + "\n"
