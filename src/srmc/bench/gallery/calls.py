@@ -126,7 +126,7 @@ def main(library: str, name: str, size: Size, seeds: int, folder: str) -> float:
         seconds = time.perf_counter() - began
         for seed in range(seeds if library != "srmc" else 0):
             trace = LIBRARIES[library](name, size, seed) if seed else trace
-            (Path(folder) / f"{library}-{seed}.pickle").write_bytes(pickle.dumps(trace))
+            (Path(folder) / f"{library}-{seed}.trace").write_bytes(pickle.dumps(trace))
     return seconds
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from srmc.bench.gallery import calls
 from srmc.bench.gallery.calls import Size
 from srmc.bench.gallery.models import MODELS
-from srmc.bench.gallery.study import Limits, Row, study
+from srmc.bench.gallery.study import Limits, Row, long_runs, study
 
 QUICK = ("baseball",)
 SIZE, QUICK_SIZE = Size(), Size(200, 100, 4)
@@ -59,32 +59,40 @@ def _quick(name: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         own = MODELS[name].library
         first = {own: calls.main(own, name, QUICK_SIZE, 1, folder)}
-        *_, row = study(name, QUICK_SIZE, Limits(2, 1), Path(folder))
-    return row | {"first_call": first}
+        given = name, QUICK_SIZE, Limits(2, 1), Path(folder)
+        long_runs(*given)
+        return _about(name, QUICK_SIZE) | study(*given) | {"first_call": first}
+
+
+def _about(name: str, size: Size) -> Row:
+    entry = MODELS[name]
+    row = {"model": name, "about": entry.about, "library": entry.library}
+    return row | {"heavy": list(entry.heavy), "size": list(size), "told": []}
 
 
 def _whole(name: str, limits: Limits, traces: int) -> Row:
-    """First calls, whose traces are improved afterwards, and then the study."""
-    libraries = calls.usable(name)
+    """First calls, whose traces are improved afterwards, then long runs, and then the study."""
+    row, libraries = _about(name, SIZE), calls.usable(name)
+    first, failures = {}, []
     with tempfile.TemporaryDirectory() as folder:
-        asked = {"name": name, "size": SIZE, "folder": folder}
+        asked: dict[str, Any] = {"name": name, "size": SIZE, "folder": folder}
         seeds = math.ceil(traces / (len(libraries) - 1))
-        first = {}
         for library in libraries:
-            found, why = _child(
-                "calls", asked | {"library": library, "seeds": seeds}, limits.seconds
-            )
+            call = asked | {"library": library, "seeds": seeds}
+            found, why = _child("calls", call, limits.seconds)
             first[library] = found.get("seconds", why)
-        row, why = _child("study", asked | {"limits": limits}, PATIENCE * limits.seconds)
-    told = row.get("told", [])
-    if why:
-        told += [{"call": "study", "kind": "failed", "shape": why, "text": why, "count": 1}]
-    entry = MODELS[name]
-    empty = {"model": name, "about": entry.about, "library": entry.library, "size": list(SIZE)}
-    return empty | row | {"told": told, "first_call": first}
+        for stage, precision in (("long", "1"), ("study", "0")):
+            part = asked | {"stage": stage, "limits": limits}
+            found, why = _child("study", part, PATIENCE * limits.seconds, precision)
+            row |= found
+            if why:
+                failures.append({"call": stage, "kind": "failed", "text": why, "count": 1})
+    return row | {"told": row["told"] + failures, "first_call": first}
 
 
-def _child(module: str, asked: dict[str, Any], patience: float) -> tuple[dict[str, Any], str]:
+def _child(
+    module: str, asked: dict[str, Any], patience: float, x64: str = "0"
+) -> tuple[dict[str, Any], str]:
     """The last that a module of this package said in a new process, and how it failed, if so.
 
     Its caches of compiled programs are empty.
@@ -92,7 +100,7 @@ def _child(module: str, asked: dict[str, Any], patience: float) -> tuple[dict[st
     with tempfile.TemporaryDirectory() as folder:
         caches = {"SRMC_PROGRAMS": folder, "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor"}
         command = [sys.executable, "-m", f"srmc.bench.gallery.{module}", json.dumps(asked)]
-        env = os.environ | caches | {"OPENBLAS_NUM_THREADS": "1"}
+        env = os.environ | caches | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": x64}
         with subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
@@ -101,7 +109,7 @@ def _child(module: str, asked: dict[str, Any], patience: float) -> tuple[dict[st
             except subprocess.TimeoutExpired:
                 process.kill()
                 out, _ = process.communicate()
-                complaint = f"stopped after {patience:.0f} s"
+                complaint = f"stopped after {patience:g} s"
     why = complaint.strip().splitlines()[-1:] if process.returncode else []
     lines = [line for line in out.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {}, "".join(why)

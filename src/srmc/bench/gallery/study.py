@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
+import pandas as pd
 
 import srmc
 from srmc.bench.gallery import calls
@@ -27,24 +27,34 @@ FIRST_LONG_SEED = 10**6
 
 
 class Limits(NamedTuple):
-    """Largest numbers of runs and of long runs, and the seconds after which no other begins."""
+    """Largest numbers of runs and of long runs, and the seconds after which no other begins.
+
+    A third of the time is for the runs, the rest for long runs; there is at least one of each.
+    """
 
     runs: int = 12
     long_runs: int = 10
     seconds: float = 150.0
 
 
-def study(name: str, size: Size, limits: Limits, folder: Path) -> Iterator[Row]:
-    """The row of a model, after each stage what is known of it.
+def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
+    """Write summaries of plain runs to `folder`, each when it is there."""
+    began, length = time.perf_counter(), size._replace(samples=LONGER * size.samples)
+    for n in range(limits.long_runs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = calls.srmc_sample(
+                name, length, FIRST_LONG_SEED + n, alpha=0.0, target_acceptance=0.9
+            )
+        result.summary().to_pickle(folder / f"{n}.long")
+        if time.perf_counter() - began > limits.seconds * 2 / 3:
+            break
 
-    A third of the time is for the runs and the rest for long runs; there is at least one of each.
-    Traces to improve are in `folder`.
-    """
+
+def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
+    """The row of a model; long runs and traces to improve are in `folder`."""
     entry, began = MODELS[name], time.perf_counter()
-    spent = lambda: (time.perf_counter() - began) / limits.seconds
     told: Told = []
-    row: Row = {"model": name, "about": entry.about, "library": entry.library, "told": told}
-    row |= {"heavy": list(entry.heavy), "size": list(size)}
     plain, rebalanced, forms = [], [], []
     for seed in range(limits.runs):
         with listening(told, "sample"):
@@ -53,24 +63,28 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Iterator[Row]:
             plain.append(pair[0])
             rebalanced.append(pair[1])
             forms += [report["form"] for report in result.about.get("rebalancing", [])]
-        row["runs"] = seed + 1
-        if spent() > 1 / 3:
+        if time.perf_counter() - began > limits.seconds / 3:
             break
-    row["forms"] = {form: forms.count(form) for form in sorted(set(forms))}
-    improved = [_improved(name, trace, told) for trace in sorted(folder.glob("*.pickle"))]
-    row |= {"traces": len(improved), "seconds": time.perf_counter() - began}
-    yield row
-    long_runs: list[Any] = []
-    while not long_runs or (len(long_runs) < limits.long_runs and spent() < 1):
-        long_runs.append(_long_run(name, size, FIRST_LONG_SEED + len(long_runs)))
-    truth = known(long_runs, entry.heavy)
-    row |= {"coordinates": len(long_runs[0]), "compared": len(truth.names)}
-    row |= {"longer": LONGER * len(long_runs)}
-    row["largest_r_hat"] = float(max(np.nanmax(one["r_hat_base"]) for one in long_runs))
-    row |= {"sample": _compared(truth, plain, rebalanced)}
-    pairs = [pair for pair in improved if pair]
-    row["improve"] = ratios(truth, *map(list, zip(*pairs, strict=True))) if pairs else {}
-    yield row | {"seconds": time.perf_counter() - began}
+    improved = [_improved(name, file, told) for file in sorted(folder.glob("*.trace"))]
+    row: Row = {
+        "runs": seed + 1,
+        "traces": len(improved),
+        "told": told,
+        "forms": {form: forms.count(form) for form in sorted(set(forms))},
+        "seconds": time.perf_counter() - began,
+    }
+    long = [pd.read_pickle(file) for file in sorted(folder.glob("*.long"))]
+    if not long:
+        return row
+    truth, pairs = known(long, entry.heavy), [pair for pair in improved if pair]
+    return row | {
+        "coordinates": len(long[0]),
+        "compared": len(truth.names),
+        "longer": LONGER * len(long),
+        "largest_r_hat": float(max(np.nanmax(one["r_hat_base"]) for one in long)),
+        "sample": _compared(truth, plain, rebalanced),
+        "improve": ratios(truth, *map(list, zip(*pairs, strict=True))) if pairs else {},
+    }
 
 
 def _compared(truth: Known, plain: list[Any], rebalanced: list[Any]) -> dict[str, Any]:
@@ -82,14 +96,6 @@ def _compared(truth: Known, plain: list[Any], rebalanced: list[Any]) -> dict[str
         "ratios": ratios(truth, plain, rebalanced),
         "worse": worse(truth, plain, rebalanced) if len(plain) > 1 else [],
     }
-
-
-def _long_run(name: str, size: Size, seed: int) -> Any:
-    """The summary of a plain run in double precision."""
-    length = size._replace(samples=LONGER * size.samples)
-    with warnings.catch_warnings(), jax.enable_x64(True):
-        warnings.simplefilter("ignore")
-        return calls.srmc_sample(name, length, seed, alpha=0.0, target_acceptance=0.9).summary()
 
 
 def _improved(name: str, file: Path, told: Told) -> Any:
@@ -106,8 +112,6 @@ def _improved(name: str, file: Path, told: Told) -> Any:
 
 def table_of(posterior: Any) -> Any:
     """Mean, sd and quantiles of each coordinate, in the rows and columns of `summary()`."""
-    import pandas as pd
-
     rows = {}
     for name, array in posterior.items():
         axes = [array[dim].values for dim in array.dims[2:]]
@@ -146,7 +150,8 @@ def listening(told: Told, call: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    size, limits = Size(*asked["size"]), Limits(*asked["limits"])
-    for found in study(asked["name"], size, limits, Path(asked["folder"])):
-        sys.stdout.write(json.dumps(found) + "\n")
-        sys.stdout.flush()
+    given = (asked["name"], Size(*asked["size"]), Limits(*asked["limits"]), Path(asked["folder"]))
+    if asked["stage"] == "long":
+        long_runs(*given)
+    else:
+        sys.stdout.write(json.dumps(study(*given)) + "\n")

@@ -58,11 +58,11 @@ def told_lines(rows: list[Row]) -> Lines:
     """A heading, and a line per model and text, with how many runs of how many said it."""
     lines = [["model", "call", "runs", "text"]]
     for row in rows:
-        of = {"sample": row.get("runs", 0), "improve": row.get("traces", 0), "study": 1}
+        of = {"sample": row.get("runs", 0), "improve": row.get("traces", 0)}
         for told in row["told"]:
             text = " ".join(told["text"].split()).replace("|", "\\|")
             kind = "" if told["kind"] == "RunWarning" else f"{told['kind']}: "
-            share = f"{told['count']} of {of[told['call']]}"
+            share = f"{told['count']} of {of.get(told['call'], 1)}"
             lines.append([row["model"], told["call"], share, kind + text])
     return lines
 
