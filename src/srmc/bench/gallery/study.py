@@ -22,24 +22,25 @@ from srmc.bench.gallery.models import MODELS
 
 Row = dict[str, Any]
 Told = list[dict[str, Any]]
-LONGER = 4  # a long run has as many times the draws of a run at the defaults
 FIRST_LONG_SEED = 10**6
 
 
 class Limits(NamedTuple):
     """Largest numbers of runs and of long runs, and the seconds after which no other begins.
 
-    A third of the time is for the runs, the rest for long runs; there is at least one of each.
+    A long run has `longer` times the draws of a run. A third of the time is for the runs, the rest
+    for long runs; there is at least one of each.
     """
 
     runs: int = 12
     long_runs: int = 10
     seconds: float = 150.0
+    longer: int = 4
 
 
 def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
     """Write summaries of plain runs to `folder`, each when it is there."""
-    began, length = time.perf_counter(), size._replace(samples=LONGER * size.samples)
+    began, length = time.perf_counter(), size._replace(samples=limits.longer * size.samples)
     for n in range(limits.long_runs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -80,7 +81,7 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
     return row | {
         "coordinates": len(long[0]),
         "compared": len(truth.names),
-        "longer": LONGER * len(long),
+        "longer": limits.longer * len(long),
         "largest_r_hat": float(max(np.nanmax(one["r_hat_base"]) for one in long)),
         "sample": _compared(truth, plain, rebalanced),
         "improve": ratios(truth, *map(list, zip(*pairs, strict=True))) if pairs else {},
