@@ -197,3 +197,44 @@ def clock(
     if page is not None:
         page.write_text(tables.clock_page(found))
         tables.draw_clock(found, page.parent)
+
+
+def gallery(
+    model: Annotated[list[str] | None, typer.Option(help="Run only these models.")] = None,
+    runs: Annotated[int, typer.Option(min=2, help="Largest number of runs per model.")] = 12,
+    traces: Annotated[int, typer.Option(min=1, help="Traces to improve per model.")] = 3,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Time per model after which no other run begins.")
+    ] = 150.0,
+    quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A folder with a file per model; models in it are not rerun."),
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Models of the galleries at the defaults: z-scores, gains, warnings and seconds."""
+    from srmc.bench.gallery import run as measurements
+    from srmc.bench.gallery.study import Limits
+    from srmc.bench.gallery.table import gallery_page, gallery_table
+
+    _check_page(page)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+
+    def save(row: dict[str, Any]) -> None:
+        if out is not None:
+            (out / f"{row['model']}.json").write_text(json.dumps(row, indent=2) + "\n")
+
+    run = functools.partial(
+        measurements.gallery,
+        model,
+        limits=Limits(runs=runs, seconds=seconds),
+        traces=traces,
+        quick=quick,
+        done=[json.loads(file.read_text()) for file in sorted(out.glob("*.json"))] if out else [],
+        on_row=save,
+    )
+    found = measure(run, gallery_table, None)
+    if page is not None:
+        page.write_text(gallery_page(found))

@@ -6,7 +6,7 @@ import typer
 
 import srmc
 from srmc.cli.bench import bench
-from srmc.cli.compare import calibration, clock, multimodal, posteriors, streaming
+from srmc.cli.compare import calibration, clock, gallery, multimodal, posteriors, streaming
 from srmc.cli.reproduce import reproduce
 from srmc.cli.sample import sample
 from srmc.cli.show import show, targets
@@ -15,7 +15,7 @@ from srmc.cli.train import train
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
-for comparison in (posteriors, multimodal, streaming, calibration, clock):
+for comparison in (posteriors, multimodal, streaming, calibration, clock, gallery):
     bench.command()(comparison)
 for command in (sample, show, targets, theory, reproduce, train):
     app.command()(command)
