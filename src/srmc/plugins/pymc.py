@@ -9,7 +9,7 @@ from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
 from srmc._types import Array
 from srmc._versions import versions
-from srmc.after.explain import over_draws
+from srmc.after.over_draws import over_draws
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem
 from srmc.results.result import Result
