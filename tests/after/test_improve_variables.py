@@ -9,6 +9,9 @@ import pytest
 import xarray
 
 import srmc
+from srmc.after.errors import active_features
+from srmc.after.gains import Gain, gains
+from srmc.after.report import Residual
 from srmc.models.numpyro import has_sites
 
 Y = np.array([1.1, -0.4, 2.0, 0.7])
@@ -127,3 +130,52 @@ def test_numpyro_is_not_imported_for_a_log_density(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", guarded)
     assert not has_sites(lambda x: -0.5 * jnp.sum(x**2))
+
+
+def change_point():
+    """A rate that drops at some time; what follows from the parameters is steep in it."""
+    pm = pytest.importorskip("pymc")
+    time = np.arange(40)
+    counts = np.random.default_rng(0).poisson(np.where(time < 18, 4.0, 1.0))
+    with pm.Model() as model:
+        switch = pm.Uniform("switch", 0, 39)
+        early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
+        after = pm.math.sigmoid((time - switch) / 2)
+        rate = pm.Deterministic("rate", early + (late - early) * after)
+        pm.Deterministic("start", pm.math.floor(switch))
+        pm.Poisson("counts", rate, observed=counts)
+        options = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
+        return model, pm.sample(300, tune=400, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_gain_is_of_every_variable_and_a_loss_stays_plain(monkeypatch):
+    model, trace = change_point()
+    better, report = srmc.improve(trace, model, report=True, progress=False)
+    new, old = better["posterior"], better["posterior_plain"]
+    assert {*report.variables} == {*new.data_vars} == {"switch", "early", "late", "rate", "start"}
+    for name, gain in report.variables.items():
+        assert new[name].attrs["srmc_quantiles"] == gain.quantiles
+        assert gain.is_loss == (name in report.plain) == bool(np.all(new[name] == old[name]))
+    assert np.mean([sum(gain) / 3 for gain in report.variables.values()]) < 0.8
+
+    loss = report.variables | {"rate": Gain(1.12, 1.74, 4.1)}
+    monkeypatch.setattr("srmc.after.improve.gains", lambda *_: loss)
+    better, report = srmc.improve(trace, model, report=True, progress=False)
+    assert "rate" in report.plain
+    assert better["posterior"].attrs["srmc_plain"] == ", ".join(report.plain)
+    assert better["posterior"]["rate"].attrs["srmc_draws"].startswith("plain")
+    np.testing.assert_array_equal(better["posterior"]["rate"], trace["posterior"]["rate"])
+    assert not np.array_equal(better["posterior"]["early"], trace["posterior"]["early"])
+
+
+def test_a_change_that_features_do_not_explain_is_a_loss():
+    rng = np.random.default_rng(0)
+    x, s = rng.standard_normal((2, 2, 400, 1))
+    features = active_features(x, -x, "diagonal", Residual(0.0, 0.0, 0.0))
+    right = {"x": x - x.mean(), "same": s}
+    found = gains({"x": x, "same": s}, right, features, 1)
+    assert found["x"].means < 0.01
+    assert not found["x"].is_loss
+    assert gains({"x": x}, {"x": x + 0.5}, features, 1)["x"].is_loss
+    assert gains({"x": 0 * x}, {"x": 0 * x}, features, 1)["x"] == Gain(1.0, 1.0, 1.0)

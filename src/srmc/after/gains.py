@@ -66,7 +66,7 @@ def _ratios(old: Block, new: Block, features: Features) -> Float[np.ndarray, "f 
 
     f = functions(old)
     plain = batch_means_error(f)
-    known = plain > 1e-9 * np.max(np.abs(f), axis=(0, 1))
     moved = error_beside(f, features, functions(new))
+    known = (plain > 1e-9 * np.max(np.abs(f), axis=(0, 1))) & np.isfinite(moved)
     ratio = np.where(known, moved / np.where(known, plain, 1.0), 1.0) ** 2
     return ratio.reshape(2 + len(LEVELS), -1)
