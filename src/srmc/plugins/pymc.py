@@ -154,7 +154,7 @@ def _trace(
     plain = groups.pop("posterior_plain", None)
     trace = arviz.from_dict(**groups, **named, posterior_attrs=attrs)
     if plain is not None:
-        trace.add_groups({"posterior_plain": plain}, **named)
+        trace.add_groups(posterior_plain=arviz.from_dict(plain, **named).posterior)
     return trace
 
 
