@@ -4,6 +4,7 @@ import importlib.util
 import re
 import sys
 import types
+import warnings
 from pathlib import Path
 
 import jax
@@ -42,8 +43,12 @@ def test_the_page_runs(page):
     if page in NEEDS:
         pytest.importorskip(NEEDS[page])
     scope: dict = {}
-    for block in BLOCK.findall(PAGES[page]):
-        exec(block, scope)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", UserWarning)
+        for block in BLOCK.findall(PAGES[page]):
+            exec(block, scope)
+    if page.startswith("tutorials/"):
+        assert not [text for w in seen if "BLAS" not in (text := str(w.message))]
     if "result" in scope:
         assert np.isfinite(scope["result"].summary()["error"]).all()
     if page == "tutorials/first-run.md":

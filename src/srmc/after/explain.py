@@ -9,6 +9,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._types import Array, Float, Position
+from srmc.after.over_draws import over_draws
+from srmc.after.recover import all_values, recovered
 from srmc.after.traces import Dataset, values_of
 from srmc.models.model import Model, as_problem
 from srmc.models.numpyro import has_sites
@@ -16,9 +18,9 @@ from srmc.models.problem import Inverse, Problem, name_leaves
 from srmc.models.stan import from_stan, is_stan
 from srmc.targets import Target
 
-AT_ONCE = 1024  # draws that are transformed together
 CHECKED = 200  # draws at which the model must return what the trace has
 
+Unravel = Callable[[Array], Position]
 Constrain = Callable[[Position], dict[str, Array]]
 Unconstrain = Callable[[dict[str, Array]], Position]
 
@@ -76,11 +78,12 @@ def _density(
 
 def positions_of(
     problem: Problem, plain: Dataset
-) -> tuple[Float[np.ndarray, "chain draw d"], Callable[[Array], Position]]:
+) -> tuple[Float[np.ndarray, "chain draw d"], Unravel]:
     """The draws in unconstrained space, and the way from a vector to a position."""
     assert problem.inverse is not None
     names, unconstrain = problem.inverse.names, problem.inverse.unconstrain
     given = values_of(plain)
+    given |= recovered(problem, given)
     missing = [name for name in names if name not in given]
     if missing:
         raise ValueError(
@@ -118,13 +121,11 @@ def positions_of(
     return flat.reshape(*shape, -1), unravel
 
 
-def check_values(
-    problem: Problem, plain: Dataset, flat: np.ndarray, unravel: Callable[[Array], Position]
-) -> None:
+def check_values(problem: Problem, plain: Dataset, flat: np.ndarray, unravel: Unravel) -> None:
     """Refuse a model that computes other values from the draws than the trace has."""
     assert problem.inverse is not None
     some = np.linspace(0, flat.shape[1] - 1, min(CHECKED, flat.shape[1])).astype(int)
-    found = over_draws(lambda z: problem.values(unravel(z)), flat[:1, some])
+    found = over_draws(lambda z: all_values(problem, unravel(z)), flat[:1, some])
     for name, x in values_of(plain).items():
         if name not in found or name in problem.inverse.random:
             continue
@@ -143,18 +144,28 @@ def check_values(
             )
 
 
-def over_draws(function: Callable[[Any], Any], draws: Any) -> Any:
-    """A function of one draw at all draws, (chain, draw, ...)."""
-    leaves, structure = jax.tree.flatten(draws)
-    shape = leaves[0].shape[:2]
-    rows = [np.asarray(x, float).reshape(-1, *x.shape[2:]) for x in leaves]
-    count = len(rows[0])
-    size = min(AT_ONCE, 1 << (count - 1).bit_length())
-    program = jax.jit(jax.vmap(lambda leaves: function(jax.tree.unflatten(structure, leaves))))
-    parts = []
-    for start in range(0, count, size):  # all of one size, so that one program serves
-        some = np.minimum(np.arange(start, start + size), count - 1)
-        out = program([jnp.asarray(x[some]) for x in rows])
-        parts.append(jax.tree.map(lambda x, n=count - start: np.asarray(x)[:n], out))
-    whole = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), whole)
+def check_log_density(
+    problem: Problem, groups: dict[str, Dataset], flat: np.ndarray, unravel: Unravel
+) -> None:
+    """Refuse a model whose log density differs from that which the sampler stored.
+
+    It may differ by a constant, and by its sign: PyMC's JAX samplers store the potential.
+    """
+    about, stats = groups["posterior"].attrs, groups.get("sample_stats")
+    stored = None if stats is None else values_of(stats).get("lp")
+    if about.get("inference_library") not in ("pymc", "numpyro") or stored is None:
+        return
+    some = np.linspace(0, flat.shape[1] - 1, min(CHECKED, flat.shape[1])).astype(int)
+    new = over_draws(lambda z: problem.logdensity_fn(unravel(z)), flat[:, some]).ravel()
+    old = np.asarray(stored, float)[:, some].ravel()
+    allowed = 1e-2 * np.std(new) + 1e-5 * np.max(np.abs(new))
+    off = lambda sign: float(np.max(np.abs(sign * (old - old.mean()) - (new - new.mean()))))
+    if not min(off(1), off(-1)) <= allowed and np.all(np.isfinite(old)):
+        advice = "Give the model and the data that made the trace"
+        if about.get("modeling_interface") == "bambi":
+            advice = "Give the Bambi model itself, since Bambi changes intercepts in its traces"
+        raise ValueError(
+            "trace is of another model, or of other data: its log density, lp in sample_stats, "
+            f"differs from the model's by up to {min(off(1), off(-1)):.3g}, beside a constant. "
+            f"{advice}"
+        )

@@ -1,28 +1,39 @@
 """A finished run of another program, with smaller errors: ArviZ traces in and out."""
 
+import sys
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_flag
+from srmc._checks import check_flag, check_option
+from srmc._programs import pinned
+from srmc._progress import progress_bar
 from srmc._types import Float, LogDensity
 from srmc.after.assumption import check_assumption
+from srmc.after.batched import Batched
+from srmc.after.choose import FORMS
+from srmc.after.errors import active_features
 from srmc.after.explain import (
     Constrain,
     Unconstrain,
+    check_log_density,
     check_values,
     explain,
-    over_draws,
     positions_of,
 )
-from srmc.after.rebalance import rebalance
+from srmc.after.gains import Gain, gains
+from srmc.after.over_draws import over_draws
+from srmc.after.rebalance import Rebalanced, Run, complaints, rebalance_parts
+from srmc.after.recover import all_values
 from srmc.after.reweight import reweight
 from srmc.after.stored import resampled, stored_scores
 from srmc.after.traces import (
     Dataset,
+    check_posterior,
     groups_of,
     has_draws,
     picked,
@@ -56,6 +67,11 @@ class Improvement(NamedTuple):
         The largest change of a mean, in standard errors of the plain one.
     effective
         The effective size of the weights over the number of draws; 1 without weights.
+    variables
+        The `Gain` of each variable of the trace, deterministic ones too: expected variances of its
+        mean, sd and quantiles, after over before. Empty for weights.
+    plain
+        The variables that kept their plain draws, since these would get worse on average.
     """
 
     method: str
@@ -67,6 +83,8 @@ class Improvement(NamedTuple):
     quantiles: float = np.nan
     largest_change: float = 0.0
     effective: float = 1.0
+    variables: Mapping[str, Gain] = {}
+    plain: tuple[str, ...] = ()
 
 
 def improve(
@@ -90,10 +108,10 @@ def improve(
     Parameters
     ----------
     trace
-        An ArviZ InferenceData or DataTree with a posterior.
+        An ArviZ InferenceData or DataTree with a posterior, or the xarray.Dataset of a posterior.
     model
-        The model that made it: of PyMC, NumPyro (with its arguments in `data`) or BridgeStan, or a
-        JAX log density of an unconstrained position.
+        The model that made it: of PyMC, Bambi, NumPyro (with its arguments in `data`) or
+        BridgeStan, or a JAX log density of an unconstrained position.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
     unconstrain, constrain
@@ -112,13 +130,16 @@ def improve(
     Returns
     -------
     A trace of the same type, whose posterior has the same variables, dimensions, coordinates and
-    attributes. Variables that follow from others are computed anew, and so is a log likelihood. The
+    attributes. Variables that follow from others are computed anew, and so is a log likelihood. A
+    variable that would get worse keeps its plain draws, and the attribute srmc_draws says so. The
     plain draws are in the group posterior_plain: effective sample sizes and R-hat are to be taken
-    from there, and sample_stats belong to it. Weights are in sample_stats, as srmc_weight.
+    from there, and sample_stats belong to it. Weights are in sample_stats, as srmc_weight. A
+    dataset has no groups, and comes back with its new draws alone.
     """
     groups = groups_of(trace)
-    if PLAIN in groups:
-        raise ValueError(f"trace must not be improved already, but it has a group {PLAIN}")
+    if PLAIN in groups or "srmc_method" in groups["posterior"].attrs:
+        raise ValueError("trace must not be improved already, but its attributes or groups say so")
+    check_posterior(groups)
     check_flag("report", report)
     check_flag("progress", progress)
     if model is None:
@@ -129,9 +150,10 @@ def improve(
         problem = explain(groups["posterior"], model, data, unconstrain, constrain)
         new, done = _moved(groups, problem, form, progress)
     done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
-    about = {f"srmc_{name}": value for name, value in done._asdict().items()}
+    about = {f"srmc_{name}": x for name, x in done._asdict().items() if name != "variables"}
+    about["srmc_plain"] = ", ".join(done.plain)
     about["srmc_diagnostics"] = f"effective sample sizes and R-hat hold for the group {PLAIN}"
-    new["posterior"] = new["posterior"].assign_attrs(about)
+    new["posterior"] = _with_gains(new["posterior"].assign_attrs(about), done)
     for name, group in groups.items():
         if name not in new and has_draws(group, groups["posterior"]):
             new[name] = group.assign_attrs(srmc_draws=f"those of the group {PLAIN}")
@@ -147,8 +169,9 @@ def _moved(
     flat, unravel = positions_of(problem, plain)
     check_values(problem, plain, flat, unravel)
     check_density(problem.logdensity_fn, unravel(jnp.asarray(flat[0, 0])))
-    moved, done = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
-    named = over_draws(lambda z: problem.values(unravel(z)), moved)
+    check_log_density(problem, groups, flat, unravel)
+    found = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
+    named = over_draws(lambda z: all_values(problem, unravel(z)), flat + found.moves)
     known = values_of(plain)
     left = [name for name in known if name not in named]
     if left:
@@ -157,38 +180,63 @@ def _moved(
             f"in the group {PLAIN}",
             stacklevel=3,
         )
-    kept = {name: x for name, x in named.items() if name in known}
-    posterior = replaced(plain.drop_vars(left), kept)
-    return {"posterior": posterior} | _log_likelihood(groups, problem, named), done
+    done = _done(found, {k: x for k, x in known.items() if k in named}, named)
+    kept = {k: x for k, x in named.items() if k in known and k not in done.plain}
+    new = {"posterior": replaced(plain.drop_vars(left), kept)}
+    return new | _log_likelihood(groups, problem, named), done
 
 
-def _rebalanced(
-    density: LogDensity, flat: Draws, form: str, progress: bool
-) -> tuple[Draws, Improvement]:
-    """The draws rebalanced; an error if they are not draws of the density."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        moved, found = rebalance(
-            flat,
-            jax.grad(density),
-            form=form,
-            logdensity_fn=density,
-            report=True,
-            progress=progress,
-        )
-    assert not isinstance(found, list)  # one map for all chains
-    failed = [finding.text for finding in found.findings if finding.failed]
+def _rebalanced(density: LogDensity, flat: Draws, form: str, progress: bool) -> Rebalanced:
+    """The moves of the draws; an error if they are not draws of the density."""
+    check_option("form", form, ("auto", *FORMS))
+    x, one = np.asarray(flat, float), jnp.asarray(flat[0, 0])
+    score = Batched("the gradient", pinned(jax.grad(density), one), x, x.shape[2:])
+    value = Batched("the log density", pinned(density, one), x, ())
+    with progress_bar(progress and sys.stderr.isatty()) as show:
+        (found,) = rebalance_parts(Run(x, None, score, value), True, form, show=show)
+    failed = [finding.text for finding in found.report.findings if finding.failed]
     if failed:
         raise ValueError(
             "trace must hold draws of the model in unconstrained space, and the model does not "
             f"explain them: {'; '.join(failed)}. Give the model and the data that made the trace; "
             "for a log density of bounded parameters, give unconstrain and constrain"
         )
-    for one in caught:
-        warnings.warn(str(one.message), one.category, stacklevel=4)
-    method = "none" if found.form == "none" else "rebalance"
-    ratios = found.expected._asdict()
-    return moved, Improvement(method, found.form, found.reason, found.gradients, **ratios)
+    for text in complaints([found]):
+        warnings.warn(text, stacklevel=4)
+    return found
+
+
+def _done(
+    found: Rebalanced, before: dict[str, np.ndarray], after: dict[str, np.ndarray]
+) -> Improvement:
+    """What was done, with the gain of each variable."""
+    report, part = found.report, found.part
+    if report.form == "none":
+        own = {name: Gain(1.0, 1.0, 1.0) for name in before}
+    else:
+        features = active_features(part.chains, part.scores, report.form, report.left)
+        own = gains(before, {name: after[name] for name in before}, features, report.every)
+    return Improvement(
+        "none" if report.form == "none" else "rebalance",
+        report.form,
+        report.reason,
+        report.gradients,
+        **report.expected._asdict(),
+        variables=own,
+        plain=tuple(name for name, gain in own.items() if gain.is_loss),
+    )
+
+
+def _with_gains(posterior: Dataset, done: Improvement) -> Dataset:
+    """The posterior, whose variables have their gains as attributes."""
+    gained = {
+        name: posterior[name].assign_attrs(
+            {f"srmc_{what}": value for what, value in gain._asdict().items()}
+            | ({"srmc_draws": f"plain, those of the group {PLAIN}"} if name in done.plain else {})
+        )
+        for name, gain in done.variables.items()
+    }
+    return posterior.assign(gained)
 
 
 def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:

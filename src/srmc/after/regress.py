@@ -36,11 +36,12 @@ class Features(NamedTuple):
 def explain(
     f: Float[np.ndarray, "chain draw k"], features: Features
 ) -> tuple[Float[np.ndarray, "chain draw k"], Float[np.ndarray, "chain draw k"]]:
-    """What features explain of each function, and what of that is left.
+    """What features explain of each function, which has mean 0, and what of that is left.
 
-    Coefficients for a part of the run come from the other parts, and from as many features as
-    predict the parts that were left out best. Of very many features, those that correlate best
-    with a function are looked at.
+    Regressions have an intercept, since f's mean over the target is not quite 0. Coefficients for a
+    part of the run come from the other parts, and from as many features as predict the parts that
+    were left out best. Of very many features, those that correlate best with a function are looked
+    at.
     """
     if features.phi.shape[2] > TOGETHER:
         phi = np.ascontiguousarray(features.phi.reshape(-1, features.phi.shape[2]).T)
@@ -49,8 +50,9 @@ def explain(
         return explained, left
     parts = np.array_split(np.arange(f.shape[1]), FOLDS)
     rows = lambda v, part: v[:, part].reshape(-1, v.shape[2])
-    grams = np.stack([rows(features.phi, part).T @ rows(features.phi, part) for part in parts])
-    cross = np.stack([rows(features.phi, part).T @ rows(f, part) for part in parts])
+    phi = features.phi - features.phi.mean(axis=(0, 1))
+    grams = np.stack([rows(phi, part).T @ rows(phi, part) for part in parts])
+    cross = np.stack([rows(phi, part).T @ rows(f, part) for part in parts])
     count = int(f.shape[0] * f.shape[1] * (1 - 1 / FOLDS))
     best = np.zeros((FOLDS, *cross.shape[1:]))
     least = np.zeros(f.shape[2])
@@ -98,10 +100,14 @@ def _fits(
 def _fit(
     gram: Float[np.ndarray, "p p"], cross: Float[np.ndarray, "p k"], chosen: Int[np.ndarray, "m k"]
 ) -> Float[np.ndarray, "p k"]:
-    """Least squares of each function on the features chosen for it."""
+    """Regression of each function on the features chosen for it.
+
+    The ridge is as of one more draw per feature: features that are almost constant together over
+    these draws would take the intercept's place.
+    """
     index = chosen.T
     square = gram[index[:, :, None], index[:, None, :]]
-    ridge = 1e-8 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(index.shape[1])
+    ridge = index.shape[1] * np.eye(index.shape[1])
     right = np.take_along_axis(cross.T, index, axis=1)
     small = np.linalg.solve(square + ridge, right[..., None])[..., 0]
     beta = np.zeros_like(cross.T)
@@ -124,9 +130,10 @@ def _explain_few(
     order = _strongest(phi[:, ::every], values[::every])
     fold = np.concatenate([np.arange(FOLDS).repeat(-(-f.shape[1] // FOLDS))[: f.shape[1]]] * len(f))
     own = phi[order]  # (k, feature, draw)
+    centred = own - own.mean(axis=2, keepdims=True)
     grams, crosses = [], []
     for part in range(FOLDS):
-        here = own[:, :, fold == part]
+        here = centred[:, :, fold == part]
         grams.append(here @ np.swapaxes(here, 1, 2))
         crosses.append(here @ values.T[:, fold == part, None])
     gram, cross = np.stack(grams), np.stack(crosses)
@@ -135,7 +142,7 @@ def _explain_few(
     for size in sorted({*np.geomspace(1, max(1, most), 10).astype(int)}):
         rest = gram.sum(0) - gram, cross.sum(0) - cross
         square = rest[0][..., :size, :size]
-        ridge = 1e-8 * np.trace(square, axis1=-2, axis2=-1)[..., None, None] * np.eye(size)
+        ridge = size * np.eye(size)
         tried = np.zeros_like(cross)
         tried[..., :size, :] = np.linalg.solve(square + ridge, rest[1][..., :size, :])
         change = np.sum(tried * (gram @ tried - 2 * cross), axis=(0, 2, 3))

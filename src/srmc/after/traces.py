@@ -15,17 +15,20 @@ def is_trace(value: Any) -> bool:
 
 
 def groups_of(trace: Any) -> dict[str, Dataset]:
-    """The datasets of a trace by the name of their group."""
+    """The datasets of a trace by the name of their group; a dataset is taken for a posterior."""
     import xarray
 
-    if isinstance(trace, xarray.DataTree):
+    if isinstance(trace, xarray.Dataset):
+        groups = {"posterior": trace}
+    elif isinstance(trace, xarray.DataTree):
         groups = {name: node.to_dataset() for name, node in trace.children.items()}
     elif hasattr(trace, "groups") and hasattr(trace, "add_groups"):
         groups = {name.lstrip("/"): trace[name.lstrip("/")] for name in trace.groups()}
     else:
         raise TypeError(
             "trace must be an ArviZ InferenceData or DataTree, such as pm.sample and nutpie.sample "
-            "return and az.from_numpyro and az.from_cmdstanpy make, got "
+            "return and az.from_numpyro and az.from_cmdstanpy make, or the xarray.Dataset of its "
+            "posterior, got "
             f"{type(trace).__module__}.{type(trace).__name__}"
         )
     if "posterior" not in groups:
@@ -39,15 +42,36 @@ def groups_of(trace: Any) -> dict[str, Dataset]:
 
 
 def with_groups(trace: Any, groups: dict[str, Dataset]) -> Any:
-    """A trace of the same type and with the same attributes that has these groups."""
+    """A trace of the same type and with the same attributes that has these groups.
+
+    A dataset has room for the posterior alone.
+    """
     import xarray
 
+    if isinstance(trace, xarray.Dataset):
+        return groups["posterior"]
     if isinstance(trace, xarray.DataTree):
         tree = trace.copy()
         for name, data in groups.items():
             tree[name] = xarray.DataTree(data)
         return tree
     return type(trace)(attrs=trace.attrs, save_warmup=True, **groups)
+
+
+def check_posterior(groups: dict[str, Dataset]) -> None:
+    """Refuse the draws of an approximation, such as `pm.fit(...).sample()`.
+
+    PyMC writes statistics and the time for each run of a Markov chain.
+    """
+    about = groups["posterior"].attrs
+    if about.get("inference_library") != "pymc" or "sampling_time" in about:
+        return
+    if "sample_stats" not in groups or not groups["sample_stats"].data_vars:
+        raise ValueError(
+            "trace must hold draws of the posterior, but this one comes from an approximation, "
+            "such as pm.fit(...).sample(), whose draws follow the approximation instead: no later "
+            "step removes its bias. Give a trace of pm.sample"
+        )
 
 
 def values_of(data: Dataset, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:

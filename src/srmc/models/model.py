@@ -12,6 +12,7 @@ from srmc._programs import pinned
 from srmc.core.target import all_finite
 from srmc.discrete.changes import Differences
 from srmc.discrete.space import Space
+from srmc.models.bambi import from_bambi, is_bambi
 from srmc.models.labels import given_labels
 from srmc.models.numpyro import from_numpyro, has_sites
 from srmc.models.problem import Problem, name_leaves
@@ -26,7 +27,7 @@ class Model:
     """A model with what belongs to it, for `srmc.sample`.
 
     model
-        A JAX log density of a position, a NumPyro model, a PyMC model, a BridgeStan model or a
+        A JAX log density of a position, a model of NumPyro, PyMC, Bambi or BridgeStan, or a
         `srmc.targets.Target`.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
@@ -128,12 +129,14 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
         found = Problem(model.name, model.logdensity_fn, scattered, name_leaves)
     elif is_pymc:
         found = from_pymc(model, initial_position)
+    elif is_bambi(model):
+        found = from_bambi(model, initial_position)
     elif is_stan(model):
         found = from_stan(model)
     elif not callable(model):
         raise TypeError(
-            "model must be a log density, a target, or a model of NumPyro, PyMC or BridgeStan, got "
-            f"{model!r}"
+            "model must be a log density, a target, or a model of NumPyro, PyMC, Bambi or "
+            f"BridgeStan, got {model!r}"
         )
     elif is_text and data is None and not has_sites(model):
         raise ValueError(

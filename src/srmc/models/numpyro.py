@@ -18,7 +18,17 @@ from srmc.models.starts import find_starts, scatter
 
 
 def has_sites(model: Callable[..., Any]) -> bool:
-    """Whether this is a NumPyro model without arguments."""
+    """Whether this is a NumPyro model without arguments.
+
+    A log density has one, which is seen without NumPyro: its import takes a second, and warns in
+    a notebook without ipywidgets.
+    """
+    try:
+        inspect.signature(model).bind()
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function, say
+        pass
     try:
         from numpyro import handlers
     except ImportError:

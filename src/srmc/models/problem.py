@@ -1,6 +1,6 @@
 """A log density, where its chains start, and what its draws are called."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -22,12 +22,15 @@ class Inverse(NamedTuple):
         if unknown.
     random
         Names in `values` that are drawn anew each time, such as predictions.
+    shapes
+        The shapes of these variables, where they are known.
     """
 
     names: tuple[str, ...]
     unconstrain: Callable[[dict[str, Array]], Position]
     log_likelihood: Callable[[dict[str, Array]], dict[str, Array]] | None = None
     random: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = {}
 
 
 class Problem(NamedTuple):

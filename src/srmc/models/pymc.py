@@ -40,10 +40,12 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
         return scatter(logdensity_fn, key, zero, num_chains)
 
     free = tuple(v.name for v in model.free_RVs)
+    shapes = jax.eval_shape(values, zero)
     inverse = Inverse(
         free,
         lambda given: _unconstrain(model, given),
         lambda given: _log_likelihood(model, given),
+        shapes={name: shapes[name].shape for name in free},
     )
     labels = _labels(model, [v.name for v in kept])
     return Problem(model.name or "model", logdensity_fn, starts, values, inverse, labels)

@@ -9,7 +9,7 @@ from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
 from srmc._types import Array
 from srmc._versions import versions
-from srmc.after.explain import over_draws
+from srmc.after.over_draws import over_draws
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem
 from srmc.results.result import Result
@@ -154,7 +154,7 @@ def _trace(
     plain = groups.pop("posterior_plain", None)
     trace = arviz.from_dict(**groups, **named, posterior_attrs=attrs)
     if plain is not None:
-        trace.add_groups({"posterior_plain": plain}, **named)
+        trace.add_groups(posterior_plain=arviz.from_dict(plain, **named).posterior)
     return trace
 
 

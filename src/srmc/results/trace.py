@@ -8,7 +8,7 @@ import numpy as np
 
 from srmc._arviz import import_arviz
 from srmc._versions import versions
-from srmc.after.explain import over_draws
+from srmc.after.over_draws import over_draws
 from srmc.models.labels import RESERVED
 from srmc.results.datasets import PLAIN, dataset, groups_of
 from srmc.results.result import Result
