@@ -180,9 +180,9 @@ def _rebalanced(
     failed = [finding.text for finding in found.findings if finding.failed]
     if failed:
         raise ValueError(
-            "trace must hold draws of the model in unconstrained space, and the model does not "
-            f"explain them: {'; '.join(failed)}. Give the model and the data that made the trace; "
-            "for a log density of bounded parameters, give unconstrain and constrain"
+            "the model does not explain the draws of trace, which therefore cannot be improved: "
+            f"{'; '.join(failed)}. If the model or its data are not those that made the trace, "
+            "give these; for a log density of bounded parameters, give unconstrain and constrain"
         )
     for one in caught:
         warnings.warn(str(one.message), one.category, stacklevel=4)
