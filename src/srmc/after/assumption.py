@@ -1,9 +1,9 @@
 """Is the mean of every Stein feature 0 under the target? Checks that find out before draws move.
 
 It is not where the density has a wall or a jump, or where the score is not its gradient. The
-t test sees what is large beside the run's own noise, and so draws of another density, too. The others need the log density, and do not
-depend on that noise: the change of the log density between two draws against an integral of the
-score, and a probe of what lies just beyond the draws.
+t test sees what is large beside the run's own noise, and so draws of another density, too. The
+others need the log density, and do not depend on that noise: the change of the log density between
+two draws against an integral of the score, and a probe of what lies just beyond the draws.
 """
 
 import functools
@@ -72,12 +72,10 @@ def _mean_score(chains: Chains, scores: Chains) -> Finding:
     at = coordinates(x, s)
     y, s = at.whiten((x - x.mean(axis=0)) / at.scale), at.push(s * at.scale)
     second = 1 + y * s
-    features = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)
-    t, degrees = _t_of_means(features.reshape(*chains.shape[:2], -1))
-    worst = int(np.argmin(special.stdtr(degrees, -t)))
-    limit = -float(special.stdtrit(degrees[worst], CHANCE / (2 * len(t))))
-    failed = bool(t[worst] > limit)
-    text = f"the most unlikely mean of a Stein feature is {t[worst]:.1f} standard errors from 0"
+    linear = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)
+    t, limit = _least_likely(linear.reshape(*chains.shape[:2], -1))
+    failed = t > limit
+    text = f"the least likely mean of a Stein feature is {t:.1f} standard errors from 0"
     if failed:
         text += (
             f", and chance allows {limit:.1f}: either the draws have not converged, or they are "
@@ -85,6 +83,13 @@ def _mean_score(chains: Chains, scores: Chains) -> Finding:
             "a wrong gradient)"
         )
     return Finding("mean score", failed, text)
+
+
+def _least_likely(features: Float[np.ndarray, "chain draw k"]) -> tuple[float, float]:
+    """The t value of least probability, and what chance allows it to be among so many."""
+    t, degrees = _t_of_means(features)
+    at = int(np.argmin(special.stdtr(degrees, -t)))
+    return float(t[at]), -float(special.stdtrit(degrees[at], CHANCE / (2 * len(t))))
 
 
 def _t_of_means(

@@ -181,9 +181,9 @@ def _rebalanced(
     if failed:
         raise ValueError(
             "the model does not explain the draws of trace, which therefore cannot be improved: "
-            f"{'; '.join(failed)}. If chains have not converged, run them for longer; if another model "
-            "or other data made the trace, give these; for a log density of bounded parameters, "
-            "give unconstrain and constrain"
+            f"{'; '.join(failed)}. If chains have not converged, run them for longer; "
+            "if another model or other data made the trace, give these; for a log density of "
+            "bounded parameters, give unconstrain and constrain"
         )
     for one in caught:
         warnings.warn(str(one.message), one.category, stacklevel=4)
