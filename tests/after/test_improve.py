@@ -221,8 +221,8 @@ def test_numpyro_s_gradients_are_those_of_the_potential():
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (lambda: pymc_model(y=Y + 3), "does not explain them"),
-        (lambda: pymc_model(rate=4.0), "does not explain them"),
+        (lambda: pymc_model(y=Y + 3), "does not explain the draws"),
+        (lambda: pymc_model(rate=4.0), "does not explain the draws"),
         (lambda: pymc_model(offset=0.5), "t is .* in a draw of trace, and the model computes"),
     ],
 )

@@ -197,9 +197,10 @@ def _rebalanced(density: LogDensity, flat: Draws, form: str, progress: bool) -> 
     failed = [finding.text for finding in found.report.findings if finding.failed]
     if failed:
         raise ValueError(
-            "trace must hold draws of the model in unconstrained space, and the model does not "
-            f"explain them: {'; '.join(failed)}. Give the model and the data that made the trace; "
-            "for a log density of bounded parameters, give unconstrain and constrain"
+            "the model does not explain the draws of trace, which therefore cannot be improved: "
+            f"{'; '.join(failed)}. If chains have not converged, run them for longer; "
+            "if another model or other data made the trace, give these; for a log density of "
+            "bounded parameters, give unconstrain and constrain"
         )
     for text in complaints([found]):
         warnings.warn(text, stacklevel=4)
