@@ -55,16 +55,30 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
     if half < 2:
         return np.full(draws.shape[2], np.nan)
     split = np.concatenate([draws[:, :half], draws[:, -half:]])
-    folded = np.abs(split - np.median(split, axis=(0, 1)))
-    larger: np.ndarray = np.maximum(*(_r_hat(_normal_scores(x)) for x in (split, folded)))
+    shape = split.shape[:2]
+    flat = np.ascontiguousarray(split.reshape(-1, draws.shape[2]).T)  # fast to sort
+    folded = np.abs(flat - np.median(flat, axis=1, keepdims=True))
+    both = (_r_hat(_normal_scores(x).reshape(len(x), *shape)) for x in (flat, folded))
+    larger: np.ndarray = np.maximum(*both)
     return larger
 
 
-def _normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
-    flat = x.reshape(-1, x.shape[2])
-    ranks = np.stack([_ranks(column) for column in flat.T], axis=1)
-    scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
-    return scores.reshape(x.shape)
+def _normal_scores(x: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k n"]:
+    count = x.shape[1]
+    untied = _blom(np.arange(1.0, count + 1), count)
+    scores = np.empty(x.shape)
+    for row, out, order in zip(x, scores, np.argsort(x, axis=1), strict=True):
+        ordered = row[order]
+        if np.all(ordered[1:] > ordered[:-1]):
+            out[order] = untied
+        else:
+            out[:] = _blom(_ranks(row), count)
+    return scores
+
+
+def _blom(ranks: Float[np.ndarray, " n"], count: int) -> Float[np.ndarray, " n"]:
+    scores: np.ndarray = special.ndtri((ranks - 0.375) / (count + 0.25))
+    return scores
 
 
 def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -81,10 +95,10 @@ def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     return ranks
 
 
-def _r_hat(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    length = x.shape[1]
-    between = x.mean(axis=1).var(axis=0, ddof=1)
-    within = x.var(axis=1, ddof=1).mean(axis=0)
+def _r_hat(x: Float[np.ndarray, "k chain draw"]) -> Float[np.ndarray, " k"]:
+    length = x.shape[2]
+    between = x.mean(axis=2).var(axis=1, ddof=1)
+    within = x.var(axis=2, ddof=1).mean(axis=1)
     ratio = np.divide(between, within, out=np.full_like(within, np.nan), where=within > 0)
     r_hat: np.ndarray = np.sqrt(ratio + (length - 1) / length)
     return r_hat

@@ -175,13 +175,17 @@ def are_stuck(
 ) -> Bool[np.ndarray, " k"]:
     """Whether the chains differ by far more than their own variation explains.
 
-    `within` is the squared error of a chain's mean, by default from batch means.
+    `within` is the squared error of a chain's mean, by default from ten batches of each chain:
+    long ones, and few, which suffice for a factor of 20.
     """
     chains, draws, size = values.shape
     if within is None:
         if chains < 2 or draws < 4:
             return np.zeros(size, bool)
-        within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
+        length = max(1, draws // 10)
+        count = draws // length
+        batches = values[:, -count * length :].reshape(chains, count, length, size).mean(axis=2)
+        within = batches.var(axis=1, ddof=1).mean(axis=0) / count
     stuck: np.ndarray = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
     return stuck
 
