@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 from srmc._checks import as_numbers
 from srmc._types import Float
 from srmc.after.as_chains import as_chains
-from srmc.after.coordinates import Coordinates, Rows, coordinates
+from srmc.after.coordinates import FAR, Coordinates, Rows, coordinates
 from srmc.after.products import product_features
 from srmc.after.regress import FOLDS, Features, explain
 from srmc.after.report import Report, Residual
-from srmc.after.transport import Form, hermite
+from srmc.after.transport import Form
 from srmc.metrics.errors import at_least_between, batch_means_error
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
-FUNCTIONS_AT_ONCE = 256
+COORDINATES_AT_ONCE = 64
 NUMBERS = 2**25  # draws times features, beyond which those of products are left out
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
@@ -80,73 +80,93 @@ def active_features(
 ) -> Features:
     """The features of a map of this form, as `Report.form` and `Report.left` describe it."""
     if form == "none":
-        return Features(np.zeros((*x.shape[:2], 0)), np.zeros(0), 0)
+        return Features(np.zeros((0, *x.shape[:2]), np.float32), np.zeros(0), 0)
     rows, scores = (v.reshape(-1, x.shape[2]) for v in (x, s))
     usable = np.all(np.isfinite(scores), axis=1)
     at = coordinates(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
     groups = _features(at, at.standardise(rows), scores, Form.parse(form))
-    phi = np.concatenate(groups, axis=1)
-    phi[~usable] = 0.0
-    phi /= np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
-    shares = np.concatenate(
-        [np.full(part.shape[1], share) for part, share in zip(groups, left, strict=True)]
-    )
-    return Features(phi.reshape(*x.shape[:2], -1), shares, x.shape[2])
+    phi = np.empty((sum(map(len, groups)), len(rows)), np.float32)
+    np.concatenate(groups, out=phi)
+    phi[:, ~usable] = 0.0
+    phi /= np.maximum(np.sqrt(np.einsum("ij,ij->i", phi, phi) / len(rows)), 1e-30)[:, None]
+    shares = np.repeat(np.array(left), list(map(len, groups)))
+    dim = x.shape[2]
+    is_by_coordinate = all(len(group) % dim == 0 for group in groups[:3]) and not len(groups[3])
+    return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
 
 
-def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Rows]:
+def _features(
+    at: Coordinates, z: Rows, s: Rows, form: Form
+) -> list[Float[np.ndarray, "k n"]]:
     """Features of each group of fields; where all linear maps are there, those of z.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
-    own, none = at.regress(s), np.zeros((len(z), 0))
-    linear = marginal = product = none
-    if form.linear == "full":
-        linear = 1 + z * own
-        if z.shape[1] <= PAIRS_UP_TO:
-            correlation = np.eye(z.shape[1]) if at.root is None else at.root @ at.root
-            rows, columns = np.triu_indices(z.shape[1], 1)
-            products = (z[:, rows] * own[:, columns] + z[:, columns] * own[:, rows]) / 2
-            linear = np.concatenate([linear, correlation[rows, columns] + products], axis=1)
-    elif form.linear == "diagonal":
-        linear = 1 + at.whiten(z) * at.push(s)
-    if form.order >= 2:
-        values, slopes = hermite(z, form.order)
-        marginal = np.concatenate(list(slopes + values * own[None]), axis=1)
-    if form.products and len(z) * form.size(z.shape[1]) <= NUMBERS:
-        product = product_features(at, z, s)
-    return [own, linear, marginal, product]
+    dim, none = z.shape[1], np.zeros((0, len(z)), np.float32)
+    product = none
+    if form.products and len(z) * form.size(dim) <= NUMBERS:
+        product = product_features(at, z, s).T
+    y, s_y = (at.whiten(z), at.push(s)) if form.linear == "diagonal" else (z, at.regress(s))
+    own, z, y, s_y = (np.ascontiguousarray(v.T) for v in (at.regress(s), z, y, s_y))
+    linear = none if form.linear == "shift" else 1 + y * s_y
+    if form.linear == "full" and dim <= PAIRS_UP_TO:
+        correlation = np.eye(dim) if at.root is None else at.root @ at.root
+        i, j = np.triu_indices(dim, 1)
+        pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
+        linear = np.concatenate([linear, pairs])
+    marginal = np.empty((max(0, form.order - 1), *z.shape), np.float32)
+    for start in range(0, dim, COORDINATES_AT_ONCE):
+        part = slice(start, start + COORDINATES_AT_ONCE)
+        _fill(marginal[:, part], z[part], own[part])
+    return [own, linear, marginal.reshape(-1, len(z[0])), product]
+
+
+def _fill(
+    marginal: Float[np.ndarray, "order d n"],
+    z: Float[np.ndarray, "d n"],
+    own: Float[np.ndarray, "d n"],
+) -> None:
+    """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
+    cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
+    before, last = np.ones_like(cut), cut
+    for k, out in enumerate(marginal, start=2):
+        before, last = last, cut * last - (k - 1) * before
+        np.add(inside * k * before, last * own, out=out, casting="same_kind")
 
 
 def error_beside(
     values: Float[np.ndarray, "chain draw k"],
     features: Features,
     moved: Float[np.ndarray, "chain draw k"] | None = None,
+    functions: int = 1,
 ) -> Float[np.ndarray, " k"]:
     """The standard errors of the means of values, given the features that have mean 0.
 
-    `moved` are the values at the rebalanced draws.
+    `moved` are the values at the rebalanced draws. They may be of several functions of the same
+    quantities, one function after the other.
     """
-    if features.phi.shape[2] == 0 or values.shape[1] < 4 * FOLDS:
+    if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
         error: np.ndarray = batch_means_error(values)
         return error
-    change = np.zeros(values.shape[2]) if moved is None else (moved - values).mean(axis=(0, 1))
-    parts = [slice(n, n + FUNCTIONS_AT_ONCE) for n in range(0, len(change), FUNCTIONS_AT_ONCE)]
-    found = [_error(values[..., part], features) for part in parts]
-    error, first_order = (np.concatenate(column) for column in zip(*found, strict=True))
+    error, first_order = _error(values, features, functions)
     if moved is None:
         return error
-    more = np.abs(change - first_order)
+    more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
     larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
     return larger
 
 
 def _error(
-    values: Float[np.ndarray, "chain draw k"], features: Features
+    values: Float[np.ndarray, "chain draw k"], features: Features, functions: int
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """The errors, and the changes of the means to first order."""
-    centred = values - values.mean(axis=(0, 1))
-    explained, left = explain(centred, features)
-    rest, more = (batch_means_error(v) for v in (centred - explained, left))
-    return at_least_between(values, np.hypot(rest, more)), -explained.mean(axis=(0, 1))
+    centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
+    f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
+    error, change = np.empty(f.shape[:2]), np.empty(f.shape[:2])
+    for part, explained, left in explain(f, features):
+        flat = lambda v: np.moveaxis(v.reshape(-1, *v.shape[2:]), 0, 2)
+        rest, more = (batch_means_error(flat(v)) for v in (f[part] - explained, left))
+        error[part] = np.hypot(rest, more).reshape(-1, functions)
+        change[part] = -explained.mean(axis=(2, 3))
+    return at_least_between(values, error.T.ravel()), change.T.ravel()

@@ -40,8 +40,7 @@ class Errors:
         if kept.scored is not None and any(r["form"] != "none" for r in reports):
             if "features" in kept.scored:
                 phi = np.asarray(kept.scored["features"], float)
-                left = np.full(phi.shape[2], reports[0]["left"]["shift"])
-                return Errors(rebalanced=([Features(phi, left, 0)], 1))
+                return Errors(rebalanced=([Features.of(phi, reports[0]["left"]["shift"], 0)], 1))
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
             return Errors.of_rebalanced(x, s, [from_record(report) for report in reports])
         if "features" in kept.stats:
@@ -60,12 +59,16 @@ class Errors:
         ]
         return Errors(rebalanced=(features, reports[0].every))
 
-    def of_mean(self, draws: Block, base: Block) -> Float[np.ndarray, " k"]:
-        """The error of the mean over `draws`, which are `base` before they were moved."""
+    def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
+        """The error of the mean over `draws`, which are `base` before they were moved.
+
+        They may be so many functions of the same quantities, one function after the other.
+        """
         if self.rebalanced is not None:
             features, every = self.rebalanced
             before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
-            errors = [error_beside(*part) for part in zip(before, features, after, strict=True)]
+            parts = zip(before, features, after, strict=True)
+            errors = [error_beside(*part, functions) for part in parts]
             return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
         if self.repelled is not None:
             return repelled_error(draws, *self.repelled)
@@ -80,17 +83,23 @@ class Errors:
         The error of a quantile is that of its probability, by the spread of draws about it.
         """
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-        flat = draws.reshape(-1, draws.shape[2])
-        levels = np.quantile(flat, quantiles, axis=0)
+        ordered = np.sort(draws.reshape(-1, draws.shape[2]).T, axis=1)
+        levels = [_at(ordered, q) for q in quantiles]
 
         def functions(x: Block) -> Block:
-            below = [(x <= level).astype(float) for level in levels]
-            return np.concatenate([x, (x - mean) ** 2, *below], axis=2)
+            rows = np.moveaxis(x, 2, 0)
+            out = np.empty((2 + len(levels), *rows.shape))
+            np.subtract(rows, mean[:, None, None], out=out[0])
+            np.square(out[0], out=out[1])
+            for level, below in zip(levels, out[2:], strict=True):
+                np.less_equal(rows, level[:, None, None], out=below)
+            return np.moveaxis(out.reshape(-1, *rows.shape[1:]), 0, 2)
 
-        parts = np.split(self.of_mean(functions(draws), functions(base)), 2 + len(quantiles))
+        count = 2 + len(quantiles)
+        parts = np.split(self.of_mean(functions(draws), functions(base), count), count)
         of_mean, of_variance, *of_levels = parts
         spread = of_variance / np.where(sd > 0, 2 * sd, np.inf)
-        found = [_of_quantile(flat, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
+        found = [_of_quantile(ordered, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
         stuck = are_stuck(base)
         if np.any(stuck):
             own = np.quantile(draws, quantiles, axis=1)  # of each chain
@@ -101,14 +110,21 @@ class Errors:
 
 
 def _of_quantile(
-    flat: Float[np.ndarray, "n k"], q: float, error: Float[np.ndarray, " k"]
+    ordered: Float[np.ndarray, "k n"], q: float, error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
-    error = np.maximum(error, 0.5 / len(flat))  # between two draws a quantile is not known
-    low, high = (_each(flat, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
+    error = np.maximum(error, 0.5 / ordered.shape[1])  # between two draws it is not known
+    low, high = (_at(ordered, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
     half: np.ndarray = (high - low) / 2
     return half
 
 
-def _each(flat: Float[np.ndarray, "n k"], q: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """A quantile of each column at its own level."""
-    return np.array([np.quantile(x, p) for x, p in zip(flat.T, q, strict=True)])
+def _at(
+    ordered: Float[np.ndarray, "k n"], q: float | Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """A quantile of each row at its own level, as `np.quantile` has it."""
+    place = np.broadcast_to(np.nan_to_num(q, nan=0.0) * (ordered.shape[1] - 1), len(ordered))
+    below = np.floor(place).astype(int)
+    rows = np.arange(len(ordered))
+    low, high = ordered[rows, below], ordered[rows, np.minimum(below + 1, ordered.shape[1] - 1)]
+    found: np.ndarray = low + (place - below) * (high - low)
+    return np.where(np.isnan(q) | np.isnan(ordered[:, -1]), np.nan, found)
