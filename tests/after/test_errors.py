@@ -66,10 +66,23 @@ def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
     values = np.concatenate([x, x**2, x < 0.3], axis=2)
     every = srmc.rebalanced_error(values, x, s, report)
     monkeypatch.setattr("srmc.after.regress.TOGETHER", 0)
-    monkeypatch.setattr("srmc.after.regress.AT_ONCE", 4)
+    monkeypatch.setattr("srmc.after.regress.NUMBERS", 2**18)
     few = srmc.rebalanced_error(values, x, s, report)
     np.testing.assert_allclose(few, every, rtol=0.3)
     assert np.all(few < 0.8 * srmc.metrics.batch_means_error(values))
+
+
+def test_of_many_coordinates_the_nearest_do_as_well(monkeypatch):
+    x = draws(6, dim=40)
+    s = np.asarray(scores_at(x))
+    given = {"form": "diagonal, order 5", "logdensity_fn": log_density}
+    _, report = srmc.rebalance(x, score, s, report=True, **given)
+    every = srmc.rebalanced_error(x, x, s, report)
+    monkeypatch.setattr("srmc.after.regress.SCREENED", 0)
+    monkeypatch.setattr("srmc.after.regress.NEAREST", 3)
+    few = srmc.rebalanced_error(x, x, s, report)
+    assert 0.7 < np.median(few / every) < 1.3
+    assert np.all(few < 0.8 * srmc.metrics.batch_means_error(x))
 
 
 def test_what_features_do_not_explain_keeps_its_error():
@@ -118,7 +131,7 @@ def test_errors_are_not_below_what_the_moved_draws_show():
     promised = srmc.rebalanced_error(x, x, s, report)
     seen = srmc.rebalanced_error(x, x, s, report, moved=moved)
     summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
-    np.testing.assert_allclose(summary["error"], seen, rtol=1e-5)
+    np.testing.assert_allclose(summary["error"], seen, rtol=0.3)  # features of a whole row
     missing = np.abs(moved.mean(axis=(0, 1)) - x.mean(axis=(0, 1)))
     none = srmc.rebalanced_error(x, x, s, report, moved=x)
     assert np.all(none > missing - 3 * promised)

@@ -18,7 +18,14 @@ from srmc.after.products import product_features
 from srmc.after.regress import FOLDS, Features, explain
 from srmc.after.report import Report, Residual
 from srmc.after.transport import Form
-from srmc.metrics.errors import at_least_between, batch_means_error
+from srmc.metrics.errors import (
+    are_events,
+    at_least_between,
+    batch_means_error,
+    effective_size,
+    with_unseen,
+)
+from srmc.metrics.tails import with_tails
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 COORDINATES_AT_ONCE = 64
@@ -69,7 +76,10 @@ def rebalanced_error(
         )
     flat = given.reshape(*given.shape[:2], -1)
     after = None if moved is None else np.asarray(moved, float).reshape(flat.shape)
-    return error_beside(flat, features, after).reshape(given.shape[2:])
+    error = error_beside(flat, features, after)
+    if np.any(are_events(flat)):
+        error = with_unseen(flat, error, float(np.median(effective_size(x))))
+    return error.reshape(given.shape[2:])
 
 
 def active_features(
@@ -147,14 +157,12 @@ def error_beside(
     quantities, one function after the other.
     """
     if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
-        error: np.ndarray = batch_means_error(values)
-        return error
+        return with_tails(values, batch_means_error(values))
     error, first_order = _error(values, features, functions)
-    if moved is None:
-        return error
-    more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
-    larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
-    return larger
+    if moved is not None:
+        more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
+        error = np.where(more > SURPRISE * error, more, error)
+    return with_tails(values, error)
 
 
 def _error(
@@ -164,8 +172,8 @@ def _error(
     centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
     f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
     error, change = np.empty(f.shape[:2]), np.empty(f.shape[:2])
+    flat = lambda v: np.moveaxis(v.reshape(-1, *v.shape[2:]), 0, 2)
     for part, explained, left in explain(f, features):
-        flat = lambda v: np.moveaxis(v.reshape(-1, *v.shape[2:]), 0, 2)
         rest, more = (batch_means_error(flat(v)) for v in (f[part] - explained, left))
         error[part] = np.hypot(rest, more).reshape(-1, functions)
         change[part] = -explained.mean(axis=(2, 3))

@@ -200,6 +200,24 @@ def effective_size(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray
     return size
 
 
+def are_events(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:
+    """Whether values are all 0 or 1, so that their mean is a probability."""
+    events: np.ndarray = np.all((values == 0) | (values == 1), axis=(0, 1))
+    return events
+
+
+def with_unseen(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"], size: float
+) -> Float[np.ndarray, " k"]:
+    """Errors of means, where those of probabilities allow for events that were not seen.
+
+    With two events more among `size` independent draws, as in the interval of Agresti and Coull,
+    an event that never occurred has an upper limit near 4 / size.
+    """
+    wider: np.ndarray = np.hypot(error, 2 / np.minimum(size, effective_size(values)))
+    return np.where(are_events(values), wider, error)
+
+
 def long_run_covariance(
     series: Float[np.ndarray, "chain draw k"], num_batches: int | None = None
 ) -> Float[np.ndarray, "k k"]:

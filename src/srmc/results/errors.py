@@ -9,12 +9,15 @@ from srmc._types import Float
 from srmc.after.errors import active_features, error_beside
 from srmc.after.regress import Features
 from srmc.after.report import Report, from_record
+from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import (
     are_stuck,
     batch_means_error,
     between_chains_error,
+    effective_size,
     repelled_error,
 )
+from srmc.metrics.tails import tail_shape, with_tails
 from srmc.run.keep import Kept
 
 Block = Float[np.ndarray, "chain draw k"]
@@ -71,14 +74,13 @@ class Errors:
             errors = [error_beside(*part, functions) for part in parts]
             return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
         if self.repelled is not None:
-            return repelled_error(draws, *self.repelled)
-        error: np.ndarray = batch_means_error(draws)
-        return error
+            return with_tails(draws, repelled_error(draws, *self.repelled))
+        return with_tails(draws, batch_means_error(draws))
 
-    def of_all(
+    def estimates(
         self, draws: Block, base: Block, quantiles: tuple[float, ...]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], list[Float[np.ndarray, " k"]]]:
-        """The errors of means, standard deviations and quantiles.
+    ) -> list[Float[np.ndarray, " k"]]:
+        """The columns of a summary: estimates, their errors, and diagnostics of the chains.
 
         The error of a quantile is that of its probability, by the spread of draws about it.
         """
@@ -96,17 +98,21 @@ class Errors:
             return np.moveaxis(out.reshape(-1, *rows.shape[1:]), 0, 2)
 
         count = 2 + len(quantiles)
-        parts = np.split(self.of_mean(functions(draws), functions(base), count), count)
-        of_mean, of_variance, *of_levels = parts
-        spread = of_variance / np.where(sd > 0, 2 * sd, np.inf)
-        found = [_of_quantile(ordered, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
+        found = self.of_mean(functions(draws), functions(base), count)
+        of_mean, of_variance, *of_levels = np.split(found, count)
+        of_sd = of_variance / np.where(sd > 0, 2 * sd, np.inf)
+        pairs = zip(quantiles, of_levels, strict=True)
+        of_quantiles = [_of_quantile(ordered, q, error) for q, error in pairs]
         stuck = are_stuck(base)
         if np.any(stuck):
             own = np.quantile(draws, quantiles, axis=1)  # of each chain
             between = [between_chains_error(x[:, None]) for x in own]
-            pairs = zip(found, between, strict=True)
-            found = [np.where(stuck, np.maximum(e, more), e) for e, more in pairs]
-        return of_mean, spread, found
+            of_quantiles = [
+                np.where(stuck, np.maximum(error, more), error)
+                for error, more in zip(of_quantiles, between, strict=True)
+            ]
+        chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]
+        return [mean, sd, of_mean, *levels, of_sd, *of_quantiles, *chains]
 
 
 def _of_quantile(
