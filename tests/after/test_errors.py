@@ -75,7 +75,7 @@ def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
 def test_of_many_coordinates_the_nearest_do_as_well(monkeypatch):
     x = draws(6, dim=40)
     s = np.asarray(scores_at(x))
-    given = {"form": "diagonal, order 5", "logdensity_fn": log_density}
+    given = {"form": "diagonal", "logdensity_fn": log_density}
     _, report = srmc.rebalance(x, score, s, report=True, **given)
     every = srmc.rebalanced_error(x, x, s, report)
     monkeypatch.setattr("srmc.after.regress.SCREENED", 0)

@@ -106,9 +106,7 @@ def active_features(
     return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
 
 
-def _features(
-    at: Coordinates, z: Rows, s: Rows, form: Form
-) -> list[Float[np.ndarray, "k n"]]:
+def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Float[np.ndarray, "k n"]]:
     """Features of each group of fields; where all linear maps are there, those of z.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
