@@ -21,14 +21,15 @@ from srmc.after.transport import Form
 from srmc.metrics.errors import (
     are_events,
     at_least_between,
-    batch_means_error,
     effective_size,
+    series_error,
+    size_from,
     with_unseen,
 )
-from srmc.metrics.tails import with_tails
+from srmc.metrics.tails import plain_error, with_tails
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
-COORDINATES_AT_ONCE = 64
+FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
 NUMBERS = 2**25  # draws times features, beyond which those of products are left out
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
@@ -95,39 +96,47 @@ def active_features(
     usable = np.all(np.isfinite(scores), axis=1)
     at = coordinates(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
-    groups = _features(at, at.standardise(rows), scores, Form.parse(form))
-    phi = np.empty((sum(map(len, groups)), len(rows)), np.float32)
-    np.concatenate(groups, out=phi)
-    phi[:, ~usable] = 0.0
-    phi /= np.maximum(np.sqrt(np.einsum("ij,ij->i", phi, phi) / len(rows)), 1e-30)[:, None]
-    shares = np.repeat(np.array(left), list(map(len, groups)))
+    phi, sizes = _features(at, at.standardise(rows), scores, Form.parse(form))
+    for start in range(0, len(phi), FEATURES_AT_ONCE):
+        part = phi[start : start + FEATURES_AT_ONCE]
+        part[:, ~usable] = 0.0
+        part /= np.maximum(np.sqrt(np.einsum("ij,ij->i", part, part) / len(rows)), 1e-30)[:, None]
     dim = x.shape[2]
-    is_by_coordinate = all(len(group) % dim == 0 for group in groups[:3]) and not len(groups[3])
+    is_by_coordinate = sizes[1] in (0, dim) and sizes[3] == 0
+    shares = np.repeat(np.array(left), sizes)
     return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
 
 
-def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Float[np.ndarray, "k n"]]:
-    """Features of each group of fields; where all linear maps are there, those of z.
+def _features(
+    at: Coordinates, z: Rows, s: Rows, form: Form
+) -> tuple[Float[np.ndarray, "k n"], tuple[int, int, int, int]]:
+    """Features of each group of fields, and how many; where all linear maps are there, those of z.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
-    dim, none = z.shape[1], np.zeros((0, len(z)), np.float32)
+    dim, none = z.shape[1], np.zeros((0, len(z)))
     product = none
     if form.products and len(z) * form.size(dim) <= NUMBERS:
         product = product_features(at, z, s).T
     y, s_y = (at.whiten(z), at.push(s)) if form.linear == "diagonal" else (z, at.regress(s))
-    own, z, y, s_y = (np.ascontiguousarray(v.T) for v in (at.regress(s), z, y, s_y))
+    turned = (at.regress(s), z, y, s_y)
+    own, z, y, s_y = (np.ascontiguousarray(v.T, np.float32) for v in turned)
     linear = none if form.linear == "shift" else 1 + y * s_y
     if form.linear == "full" and dim <= PAIRS_UP_TO:
         correlation = np.eye(dim) if at.root is None else at.root @ at.root
         i, j = np.triu_indices(dim, 1)
         pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
         linear = np.concatenate([linear, pairs])
-    marginal = np.empty((max(0, form.order - 1), *z.shape), np.float32)
-    for start in range(0, dim, COORDINATES_AT_ONCE):
-        part = slice(start, start + COORDINATES_AT_ONCE)
+    orders = max(0, form.order - 1)
+    sizes = (dim, len(linear), orders * dim, len(product))
+    phi = np.empty((sum(sizes), z.shape[1]), np.float32)
+    first, second, third = np.cumsum(sizes[:3])
+    phi[:first], phi[first:second], phi[third:] = own, linear, product
+    marginal = phi[second:third].reshape(orders, *z.shape)
+    for start in range(0, dim, FEATURES_AT_ONCE):
+        part = slice(start, start + FEATURES_AT_ONCE)
         _fill(marginal[:, part], z[part], own[part])
-    return [own, linear, marginal.reshape(-1, len(z[0])), product]
+    return phi, sizes
 
 
 def _fill(
@@ -136,11 +145,12 @@ def _fill(
     own: Float[np.ndarray, "d n"],
 ) -> None:
     """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
-    cut, inside = np.clip(z, -FAR, FAR), np.abs(z) < FAR
+    cut, inside = np.clip(z, -FAR, FAR), (np.abs(z) < FAR).astype(np.float32)
     before, last = np.ones_like(cut), cut
     for k, out in enumerate(marginal, start=2):
         before, last = last, cut * last - (k - 1) * before
-        np.add(inside * k * before, last * own, out=out, casting="same_kind")
+        np.multiply(last, own, out=out)
+        out += k * inside * before
 
 
 def error_beside(
@@ -155,24 +165,38 @@ def error_beside(
     quantities, one function after the other.
     """
     if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
-        return with_tails(values, batch_means_error(values))
+        return plain_error(values)
     error, first_order = _error(values, features, functions)
-    if moved is not None:
-        more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
-        error = np.where(more > SURPRISE * error, more, error)
-    return with_tails(values, error)
+    if moved is None:
+        return error
+    more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
+    larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
+    return larger
 
 
 def _error(
     values: Float[np.ndarray, "chain draw k"], features: Features, functions: int
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The errors, and the changes of the means to first order."""
+    """The errors, and the changes of the means to first order.
+
+    Where a tail of what is left is heavy, the error is at most that of the plain draws.
+    """
     centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
     f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
     error, change = np.empty(f.shape[:2]), np.empty(f.shape[:2])
-    flat = lambda v: np.moveaxis(v.reshape(-1, *v.shape[2:]), 0, 2)
+    series = lambda v: v.reshape(-1, v.shape[2]).T
     for part, explained, left in explain(f, features):
-        rest, more = (batch_means_error(flat(v)) for v in (f[part] - explained, left))
-        error[part] = np.hypot(rest, more).reshape(-1, functions)
+        rest = f[part] - explained
+        rows = rest.reshape(-1, *values.shape[:2])
+        own = at_least_between(np.moveaxis(rows, 0, 2), series_error(series(rest.mean(axis=2))))
+        both = np.hypot(own, series_error(series(left)))
+        rows = rows.reshape(len(rows), -1)
+        found = with_tails(rows, both, size_from(rows.var(axis=1), own, rows.shape[1]))
+        heavy = np.flatnonzero(found != both)
+        if len(heavy):
+            own_values = f[part].reshape(-1, *values.shape[:2])[heavy]
+            plain = plain_error(np.moveaxis(own_values, 0, 2))
+            found[heavy] = np.where(np.isnan(plain), np.nan, np.fmin(found[heavy], plain))
+        error[part] = found.reshape(-1, functions)
         change[part] = -explained.mean(axis=(2, 3))
     return at_least_between(values, error.T.ravel()), change.T.ravel()

@@ -1,7 +1,8 @@
 """What Stein features explain of functions of a draw, with coefficients from other draws."""
 
+import dataclasses
+import functools
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,8 @@ NUMBERS = 2**22  # draws times features that are held at once
 Functions = Float[np.ndarray, "row function chain draw"]
 
 
-class Features(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Features:
     """Stein features that have mean 0 over rebalanced draws, at plain draws; and what is left.
 
     phi
@@ -39,6 +41,12 @@ class Features(NamedTuple):
     num_shifts: int
     num_coordinates: int = 0
 
+    @functools.cached_property
+    def some(self) -> Float[np.ndarray, "k n"]:
+        """The features at the draws by which they are chosen."""
+        phi = self.phi.reshape(len(self.phi), -1)
+        return np.ascontiguousarray(phi[:, :: _every(phi.shape[1])])
+
     @staticmethod
     def of(phi: Float[np.ndarray, "chain draw k"], left: float, num_shifts: int) -> "Features":
         """Features of which the same share is left along each."""
@@ -47,37 +55,38 @@ class Features(NamedTuple):
         return Features(scaled.astype(np.float32, order="C"), np.full(len(size), left), num_shifts)
 
 
-def explain(f: Functions, features: Features) -> Iterator[tuple[slice, Functions, Functions]]:
-    """What features explain of each function, and what of that is left, some rows at a time.
+def explain(
+    f: Functions, features: Features
+) -> Iterator[tuple[slice, Functions, Float[np.ndarray, "row function draw"]]]:
+    """What features explain of each function, some rows at a time; and what of that is left.
 
     All functions of a row, which are of one quantity, are regressed on the same features: those
     that correlate best with them, over some of the draws. Coefficients for a part of the run come
     from the other parts, and from as many features as predict the parts that were left out best.
+    What is left is averaged over chains.
     """
     count = f.shape[2] * f.shape[3]
     phi = features.phi.reshape(-1, count)
-    every = max(1, min(4, count // MOST), count // ROWS)
-    some = np.ascontiguousarray(phi[:, ::every])
     most = MOST if len(phi) <= TOGETHER else STRONGEST
     most = max(1, min(most, len(phi), count * (FOLDS - 1) // FOLDS // DRAWS_PER_FEATURE))
     at_once = max(1, NUMBERS // (most * count))
     for start in range(0, len(f), at_once):
         part = slice(start, start + at_once)
-        here = _scaled(f[part])
-        order = _strongest(some, here.reshape(*here.shape[:2], -1)[..., ::every], features, most)
+        scale = f[part].std(axis=(2, 3), keepdims=True)
+        here = _scaled(f[part], scale)
+        some = here.reshape(*here.shape[:2], -1)[..., :: _every(count)]
+        order = _strongest(features.some, some, features, most)
         own = phi[order].reshape(*order.shape, *f.shape[2:])
         explained, left = _cross_fitted(here, own, features.left[order])
-        scale = _scale(f[part])
-        yield part, explained * scale, left * scale
+        yield part, explained * scale, left * scale[..., 0]
 
 
-def _scale(f: Functions) -> Float[np.ndarray, "row function 1 1"]:
-    return f.std(axis=(2, 3), keepdims=True)
+def _every(count: int) -> int:
+    return max(1, min(4, count // MOST), count // ROWS)
 
 
-def _scaled(f: Functions) -> Functions:
+def _scaled(f: Functions, scale: Float[np.ndarray, "row function 1 1"]) -> Functions:
     """Functions of mean square 1 in single precision; 0 where they are not finite."""
-    scale = _scale(f)
     known = np.isfinite(scale) & (scale > 0)
     scaled: Functions = np.where(known, f / np.where(known, scale, 1.0), 0.0).astype(np.float32)
     return scaled
@@ -138,7 +147,7 @@ def _fitted(
 
 def _cross_fitted(
     f: Functions, own: Float[np.ndarray, "row m chain draw"], shares: Float[np.ndarray, "row m"]
-) -> tuple[Functions, Functions]:
+) -> tuple[Functions, Float[np.ndarray, "row function draw"]]:
     """What features explain of each part of the run, with coefficients from the other parts."""
     ends = np.linspace(0, f.shape[3], FOLDS + 1).astype(int)
     parts = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
@@ -157,12 +166,12 @@ def _cross_fitted(
         change = np.sum(beta * (beta @ gram - 2 * cross), axis=(0, 3))
         best = np.where((change < least)[..., None], beta, best)
         least = np.minimum(least, change)
-    out, left = np.empty_like(f), np.empty_like(f)
+    average = own.mean(axis=2)
+    out, left = np.empty_like(f), np.empty_like(f[:, :, 0])
     for beta, part in zip(best.astype(np.float32), parts, strict=True):
-        of_left = beta * shares[:, None].astype(np.float32)
+        left[..., part] = (beta * shares[:, None].astype(np.float32)) @ average[..., part]
         for c in chains:
             out[:, :, c, part] = beta @ own[:, :, c, part]
-            left[:, :, c, part] = of_left @ own[:, :, c, part]
     return out, left
 
 

@@ -135,9 +135,17 @@ def _batch_means_error(
     if x.shape[1] == 1:
         return np.full(x.shape[2:], np.nan)
     values = x.reshape(*x.shape[:2], -1)
-    variance, count = _long_run_variance(values.mean(axis=0), num_batches)
-    error = _t_over_normal(count - 1) * np.sqrt(variance / x.shape[1])
+    error = series_error(values.mean(axis=0), num_batches)
     return at_least_between(values, error).reshape(x.shape[2:])
+
+
+def series_error(
+    series: Float[np.ndarray, "draw k"], num_batches: int | None = None
+) -> Float[np.ndarray, " k"]:
+    """The standard error of the mean of each column, by batch means."""
+    variance, count = _long_run_variance(series, num_batches)
+    error: np.ndarray = _t_over_normal(count - 1) * np.sqrt(variance / len(series))
+    return error
 
 
 def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -192,12 +200,18 @@ def are_stuck(
 
 def effective_size(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     """The number of independent draws with the same error of the mean; at most that of draws."""
-    count = draws.shape[0] * draws.shape[1]
-    variance, error = draws.var(axis=(0, 1)), _batch_means_error(draws)
+    return size_from(
+        draws.var(axis=(0, 1)), _batch_means_error(draws), draws.shape[0] * draws.shape[1]
+    )
+
+
+def size_from(
+    variance: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], count: int
+) -> Float[np.ndarray, " k"]:
+    """The number of independent draws whose mean has this error; at most `count`."""
     known = error > 0
     size: np.ndarray = np.where(known, variance / np.where(known, error, 1.0) ** 2, count)
-    size = np.minimum(size, count)
-    return size
+    return np.minimum(size, count)
 
 
 def are_events(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:

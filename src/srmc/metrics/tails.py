@@ -1,61 +1,77 @@
 """Tails that are too heavy for a standard error, seen by the shape of a Pareto tail."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from srmc._types import Float
-from srmc.metrics.errors import batch_means_error
+from srmc.metrics.errors import batch_means_error, size_from
 
-UNSEEN = 3  # independent draws, of which a tail that all draws miss weighs less, with 95%
-RELIABLE = 0.7  # shape up to which averages over any number of draws have a useful error
+UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
+RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
+HEAVIEST = 0.95  # shape that is assumed at most; at 1 there is no mean
 FEWEST = 25  # values of which a tail is fitted
-FAR = 0.2  # standard deviations times sqrt(n): values that all are nearer have no heavy tail
+FAR = 0.2  # standard deviations times sqrt(n): nearer values hide a few percent of the error
+
+
+class Tail(NamedTuple):
+    """Upper tails: a generalised Pareto distribution of the excess over `start`."""
+
+    shape: Float[np.ndarray, " row"]
+    scale: Float[np.ndarray, " row"]
+    start: Float[np.ndarray, " row"]
 
 
 def tail_shape(ordered: Float[np.ndarray, "row n"]) -> Float[np.ndarray, " row"]:
     """The larger shape k of both tails of values in ascending order, as in Pareto smoothing.
 
-    Moments of order 1 / k and above do not exist. The tail are the farthest 3 sqrt(n) values, or a
+    Moments of order 1 / k and above do not exist. A tail is the farthest 3 sqrt(n) values, or a
     fifth of them. The shape is NaN where values are too few, or too many of them are equal.
     """
-    count = ordered.shape[1]
-    size = _size(count)
-    if count < FEWEST:
+    if ordered.shape[1] < FEWEST:
         return np.full(len(ordered), np.nan)
-    upper = ordered[:, -size:] - ordered[:, -size - 1, None]
-    lower = (ordered[:, size, None] - ordered[:, :size])[:, ::-1]
-    larger: np.ndarray = np.fmax(_shape(upper), _shape(lower))
+    larger: np.ndarray = np.fmax(*(tail.shape for tail in _tails(ordered)))
     return larger
 
 
 def with_tails(
-    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, " k"]:
-    """Errors of means that allow for heavy tails of the values.
+    rows: Float[np.ndarray, "row n"],
+    error: Float[np.ndarray, " row"],
+    size: Float[np.ndarray, " row"],
+) -> Float[np.ndarray, " row"]:
+    """Errors of the means of rows that allow for the tail beyond all draws.
 
-    Where the shape k, or k plus its standard error, is above 1/2, the variance may be infinite.
-    The error is then at least that of batch means, whatever features explain, and what the tail may
-    hide beyond all draws: as much as the three farthest make up, divided by 1 - k. Where k is above
-    0.7, or 1 - 1 / log10(n) if that is less, no practical number of draws helps (Vehtari et al.,
-    2024), and the error is NaN.
+    `size` is the number of independent draws. With a probability of 5% all of them miss the tail
+    of mass 3 / size, and the mean what it holds: by a Pareto fit (3 / size) E[f | f > its start],
+    with the shape one standard error above its estimate. Where the shape k itself is above 0.7,
+    or 1 - 1 / log10(n) if that is less, no practical number of draws helps (Vehtari et al., 2024),
+    and the error is NaN.
     """
-    count = values.shape[0] * values.shape[1]
-    rows = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0).reshape(-1, count)
-    farthest = np.maximum(rows.max(axis=1), -rows.min(axis=1))
-    seen = np.flatnonzero(farthest > FAR * np.sqrt(count) * rows.std(axis=1))
-    if not len(seen) or count < FEWEST:
+    count = rows.shape[1]
+    if count < FEWEST:
         return error
-    shape = tail_shape(np.sort(rows[seen], axis=1))
-    upper = shape + (1 + shape) / np.sqrt(_size(count))
-    heavy = upper > 0.5
-    seen, shape, upper = seen[heavy], shape[heavy], np.minimum(upper[heavy], 0.9)
-    plain = batch_means_error(values[..., seen])
-    rows = rows[seen]
-    time = np.maximum(1.0, count * plain**2 / np.maximum(rows.var(axis=1), 1e-300))
-    far = np.sum(np.partition(np.abs(rows), -UNSEEN, axis=1)[:, -UNSEEN:], axis=1) * time / count
+    mean, sd = rows.mean(axis=1), rows.std(axis=1)
+    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
+    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
+    if not len(seen):
+        return error
+    scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
+    tails = _tails(_ordered_tails(scaled))
+    hidden = np.fmax(*(_hidden(tail, size[seen], count) for tail in tails)) * sd[seen]
+    shape = np.fmax(*(tail.shape for tail in tails))
+    known = ~(shape > min(RELIABLE, 1 - 1 / np.log10(count)))
     widened = error.copy()
-    widened[seen] = np.maximum(np.maximum(error[seen], plain), far / (1 - upper) / 1.96)
-    widened[seen[shape > min(RELIABLE, 1 - 1 / np.log10(count))]] = np.nan
+    widened[seen] = np.where(known, np.hypot(error[seen], np.fmax(hidden, 0.0) / 1.96), np.nan)
     return widened
+
+
+def plain_error(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
+) -> Float[np.ndarray, " k"]:
+    """Errors of means, by default from batch means, that allow for the tail beyond all draws."""
+    error = batch_means_error(values) if error is None else error
+    rows = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1)
+    return with_tails(rows, error, size_from(rows.var(axis=1), error, rows.shape[1]))
 
 
 def _size(count: int) -> int:
@@ -63,12 +79,28 @@ def _size(count: int) -> int:
     return int(min(count / 5, 3 * np.sqrt(count)))
 
 
-def _shape(excess: Float[np.ndarray, "row m"]) -> Float[np.ndarray, " row"]:
-    """The shape of a generalised Pareto distribution by Zhang and Stephens (2009).
+def _ordered_tails(rows: Float[np.ndarray, "row n"]) -> Float[np.ndarray, "row n"]:
+    """Values of which both tails, with where they start, are in order."""
+    size = _size(rows.shape[1]) + 1
+    parted = np.partition(rows, (size, rows.shape[1] - size), axis=1)
+    parted[:, :size].sort(axis=1)
+    parted[:, -size:].sort(axis=1)
+    return parted
 
-    It is that of a mean over a grid of rates, weighted by their profile likelihood.
+
+def _tails(ordered: Float[np.ndarray, "row n"]) -> tuple[Tail, Tail]:
+    """The upper and, upside down, the lower tail of values in ascending order."""
+    return _upper(ordered), _upper(-ordered[:, ::-1])
+
+
+def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
+    """The fit of Zhang and Stephens (2009).
+
+    The rate is a mean over a grid of rates, weighted by their profile likelihood.
     """
-    size = excess.shape[1]
+    size = _size(ordered.shape[1])
+    start = ordered[:, -size - 1]
+    excess = ordered[:, -size:] - start[:, None]
     grid = 30 + int(np.sqrt(size))
     steps = 1 - np.sqrt(grid / (np.arange(grid) + 0.5))
     with np.errstate(all="ignore"):  # where values are equal
@@ -77,5 +109,15 @@ def _shape(excess: Float[np.ndarray, "row m"]) -> Float[np.ndarray, " row"]:
         profile = size * (np.log(-rate / shapes) - shapes - 1)
         weights = np.exp(profile - profile.max(axis=1, keepdims=True))
         rate = np.sum(weights * rate, axis=1) / np.sum(weights, axis=1)
-        shape: np.ndarray = np.log1p(-rate[:, None] * excess).mean(axis=1)
-    return shape
+        shape = np.log1p(-rate[:, None] * excess).mean(axis=1)
+        return Tail(shape, -shape / rate, start)
+
+
+def _hidden(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+    """What the tail of mass 3 / size adds to a mean, with a heavier shape than was found."""
+    among = _size(count)
+    with np.errstate(all="ignore"):  # where there is no fit
+        shape = np.minimum(tail.shape + (1 + tail.shape) / np.sqrt(among), HEAVIEST)
+        beyond = tail.scale * np.expm1(shape * np.log(among / count * size / UNSEEN)) / shape
+        mean = tail.start + beyond + (tail.scale + shape * beyond) / (1 - shape)
+        return np.asarray(UNSEEN / size * mean)

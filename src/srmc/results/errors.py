@@ -12,12 +12,11 @@ from srmc.after.report import Report, from_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import (
     are_stuck,
-    batch_means_error,
     between_chains_error,
     effective_size,
     repelled_error,
 )
-from srmc.metrics.tails import tail_shape, with_tails
+from srmc.metrics.tails import plain_error, tail_shape
 from srmc.run.keep import Kept
 
 Block = Float[np.ndarray, "chain draw k"]
@@ -74,8 +73,8 @@ class Errors:
             errors = [error_beside(*part, functions) for part in parts]
             return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
         if self.repelled is not None:
-            return with_tails(draws, repelled_error(draws, *self.repelled))
-        return with_tails(draws, batch_means_error(draws))
+            return plain_error(draws, repelled_error(draws, *self.repelled))
+        return plain_error(draws)
 
     def estimates(
         self, draws: Block, base: Block, quantiles: tuple[float, ...]
