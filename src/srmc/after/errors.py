@@ -26,7 +26,7 @@ from srmc.metrics.errors import (
     size_from,
     with_unseen,
 )
-from srmc.metrics.tails import plain_error, with_tails
+from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
@@ -179,7 +179,8 @@ def _error(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """The errors, and the changes of the means to first order.
 
-    Where a tail of what is left is heavy, the error is at most that of the plain draws.
+    Where a tail of what is left is heavy, the error is at most that of the plain draws, and it is
+    theirs where the function may have no variance, since the regression needs one.
     """
     centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
     f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
@@ -191,12 +192,13 @@ def _error(
         own = at_least_between(np.moveaxis(rows, 0, 2), series_error(series(rest.mean(axis=2))))
         both = np.hypot(own, series_error(series(left)))
         rows = rows.reshape(len(rows), -1)
-        found = with_tails(rows, both, size_from(rows.var(axis=1), own, rows.shape[1]))
-        heavy = np.flatnonzero(found != both)
+        hidden, _ = hidden_tail(rows, size_from(rows.var(axis=1), own, rows.shape[1]))
+        found = np.hypot(both, hidden)
+        heavy = np.flatnonzero(hidden > 0)
         if len(heavy):
             own_values = f[part].reshape(-1, *values.shape[:2])[heavy]
-            plain = plain_error(np.moveaxis(own_values, 0, 2))
-            found[heavy] = np.where(np.isnan(plain), np.nan, np.fmin(found[heavy], plain))
+            plain, has_variance = error_and_variance(np.moveaxis(own_values, 0, 2))
+            found[heavy] = np.where(has_variance, np.fmin(found[heavy], plain), plain)
         error[part] = found.reshape(-1, functions)
         change[part] = -explained.mean(axis=(2, 3))
     return at_least_between(values, error.T.ravel()), change.T.ravel()

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc._types import Float
+from srmc._types import Bool, Float
 from srmc.metrics.errors import batch_means_error, size_from
 
 UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
@@ -34,44 +34,55 @@ def tail_shape(ordered: Float[np.ndarray, "row n"]) -> Float[np.ndarray, " row"]
     return larger
 
 
-def with_tails(
-    rows: Float[np.ndarray, "row n"],
-    error: Float[np.ndarray, " row"],
-    size: Float[np.ndarray, " row"],
-) -> Float[np.ndarray, " row"]:
-    """Errors of the means of rows that allow for the tail beyond all draws.
-
-    `size` is the number of independent draws. With a probability of 5% all of them miss the tail
-    of mass 3 / size, and the mean what it holds: by a Pareto fit (3 / size) E[f | f > its start],
-    with the shape one standard error above its estimate. Where the shape k itself is above 0.7,
-    or 1 - 1 / log10(n) if that is less, no practical number of draws helps (Vehtari et al., 2024),
-    and the error is NaN.
-    """
-    count = rows.shape[1]
-    if count < FEWEST:
-        return error
-    mean, sd = rows.mean(axis=1), rows.std(axis=1)
-    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
-    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
-    if not len(seen):
-        return error
-    scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
-    tails = _tails(_ordered_tails(scaled))
-    hidden = np.fmax(*(_hidden(tail, size[seen], count) for tail in tails)) * sd[seen]
-    shape = np.fmax(*(tail.shape for tail in tails))
-    known = ~(shape > min(RELIABLE, 1 - 1 / np.log10(count)))
-    widened = error.copy()
-    widened[seen] = np.where(known, np.hypot(error[seen], np.fmax(hidden, 0.0) / 1.96), np.nan)
-    return widened
-
-
 def plain_error(
     values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
 ) -> Float[np.ndarray, " k"]:
-    """Errors of means, by default from batch means, that allow for the tail beyond all draws."""
+    """Errors of means, by default from batch means, that allow for the tail beyond all draws.
+
+    Where the shape k of a tail is above 0.7, or 1 - 1 / log10(n) if that is less, no practical
+    number of draws helps (Vehtari et al., 2024), and the error is NaN.
+    """
+    return error_and_variance(values, error)[0]
+
+
+def error_and_variance(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
+) -> tuple[Float[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
+    """The errors of `plain_error`, and whether the values have a variance for certain.
+
+    They have none where the shape of a tail is above 1/2; it may be one standard error larger.
+    """
     error = batch_means_error(values) if error is None else error
     rows = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1)
-    return with_tails(rows, error, size_from(rows.var(axis=1), error, rows.shape[1]))
+    count = rows.shape[1]
+    hidden, shape = hidden_tail(rows, size_from(rows.var(axis=1), error, count))
+    known = ~(shape > min(RELIABLE, 1 - 1 / np.log10(max(count, FEWEST))))
+    return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
+
+
+def hidden_tail(
+    rows: Float[np.ndarray, "row n"], size: Float[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """The error of the mean of a row by the tail beyond all draws, and the shape of the tail.
+
+    `size` is the number of independent draws. With a probability of 5% all of them miss the tail
+    of mass 3 / size, and the mean lacks (3 / size) E[f | f in the tail], by a Pareto fit with a
+    shape one standard error above its estimate. It is 0, with a shape of NaN, where no value
+    is far out.
+    """
+    count = rows.shape[1]
+    error, shape = np.zeros(len(rows)), np.full(len(rows), np.nan)
+    mean, sd = rows.mean(axis=1), rows.std(axis=1)
+    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
+    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
+    if not len(seen) or count < FEWEST:
+        return error, shape
+    scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
+    tails = _tails(_ordered_tails(scaled))
+    lacking = np.fmax(*(_lacking(tail, size[seen], count) for tail in tails))
+    error[seen] = sd[seen] * np.fmax(lacking, 0.0) / 1.96
+    shape[seen] = np.fmax(*(tail.shape for tail in tails))
+    return error, shape
 
 
 def _size(count: int) -> int:
@@ -113,11 +124,19 @@ def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
         return Tail(shape, -shape / rate, start)
 
 
-def _hidden(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
-    """What the tail of mass 3 / size adds to a mean, with a heavier shape than was found."""
-    among = _size(count)
+def _lacking(
+    tail: Tail, size: Float[np.ndarray, " row"], count: int
+) -> Float[np.ndarray, " row"]:
+    """What the tail of mass 3 / size adds to a mean."""
     with np.errstate(all="ignore"):  # where there is no fit
-        shape = np.minimum(tail.shape + (1 + tail.shape) / np.sqrt(among), HEAVIEST)
-        beyond = tail.scale * np.expm1(shape * np.log(among / count * size / UNSEEN)) / shape
+        shape = _heavier(np.minimum(tail.shape, RELIABLE), count)
+        odds = _size(count) / count * size / UNSEEN
+        beyond = tail.scale * np.expm1(shape * np.log(odds)) / shape
         mean = tail.start + beyond + (tail.scale + shape * beyond) / (1 - shape)
         return np.asarray(UNSEEN / size * mean)
+
+
+def _heavier(shape: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+    """A shape plus its standard error, below 1."""
+    heavier: np.ndarray = np.minimum(shape + (1 + shape) / np.sqrt(_size(count)), HEAVIEST)
+    return heavier
