@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -142,7 +143,8 @@ def _fitted(
     turned = np.swapaxes(own, 1, 2)
     root = _inverse_root((own @ turned).astype(float)).astype(np.float32)
     beta = f @ turned @ np.swapaxes(root, 1, 2) @ root
-    return beta @ own
+    fitted: np.ndarray = beta @ own
+    return fitted
 
 
 def _cross_fitted(
@@ -150,7 +152,7 @@ def _cross_fitted(
 ) -> tuple[Functions, Float[np.ndarray, "row function draw"]]:
     """What features explain of each part of the run, with coefficients from the other parts."""
     ends = np.linspace(0, f.shape[3], FOLDS + 1).astype(int)
-    parts = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [slice(*pair) for pair in itertools.pairwise(ends)]
     chains = range(f.shape[2])
     product = lambda a, part: sum(
         np.matmul(a[:, :, c, part], np.swapaxes(own[:, :, c, part], 1, 2)) for c in chains

@@ -211,7 +211,8 @@ def size_from(
     """The number of independent draws whose mean has this error; at most `count`."""
     known = error > 0
     size: np.ndarray = np.where(known, variance / np.where(known, error, 1.0) ** 2, count)
-    return np.minimum(size, count)
+    size = np.minimum(size, count)
+    return size
 
 
 def are_events(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:

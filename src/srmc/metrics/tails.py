@@ -124,9 +124,7 @@ def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
         return Tail(shape, -shape / rate, start)
 
 
-def _lacking(
-    tail: Tail, size: Float[np.ndarray, " row"], count: int
-) -> Float[np.ndarray, " row"]:
+def _lacking(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
     """What the tail of mass 3 / size adds to a mean."""
     with np.errstate(all="ignore"):  # where there is no fit
         shape = _heavier(np.minimum(tail.shape, RELIABLE), count)
