@@ -1,5 +1,6 @@
 """Argument checks whose messages name the argument, the value and what is allowed."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -91,6 +92,33 @@ def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
     options = list(allowed)
     if not (isinstance(value, Hashable) and value in options):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+
+
+def check_known(name: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """The names that are asked for, one or several, or all if None; raise if one is unknown."""
+    every = list(known)
+    if value is None:
+        return tuple(every)
+    asked = [value] if isinstance(value, str) else value
+    if not isinstance(asked, Iterable) or not all(isinstance(word, str) for word in asked):
+        raise TypeError(f"{name} must be a name or a list of names, got {value!r}")
+    words = tuple(dict.fromkeys(asked))
+    unknown = [word for word in words if word not in every]
+    if unknown or not words:
+        near = difflib.get_close_matches(unknown[0], every) if unknown else []
+        first = [*near, *(word for word in every if word not in near)]
+        raise ValueError(f"{name} must be among {', '.join(first)}, got {value!r}")
+    return words
+
+
+def check_quantiles(name: str, value: Any) -> tuple[float, ...]:
+    """Levels between 0 and 1, or an error that names them."""
+    levels = as_numbers(name, value, "levels such as (0.05, 0.5, 0.95)")
+    if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        raise ValueError(f"{name} must be levels between 0 and 1, got {value!r}")
+    if len(set(levels.tolist())) < len(levels):
+        raise ValueError(f"{name} must differ, got {value!r}")
+    return tuple(levels.tolist())
 
 
 def check_call(

@@ -87,3 +87,58 @@ def test_arviz_takes_it(result):
 def test_it_draws_itself(result, tmp_path):
     result.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_summary_is_of_the_variables_and_quantiles_that_are_asked_for(result):
+    found = result.summary(var_names="a", quantiles=(0.1, 0.975))
+    assert list(found.index) == ["a"]
+    np.testing.assert_allclose(
+        found.loc["a", ["10%", "97.5%"]], np.quantile(result.draws["a"], (0.1, 0.975))
+    )
+    assert {"error_10%", "error_97.5%", "tail_k"} <= set(found.columns)
+    assert len(result.summary(var_names=["b.c"])) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"base": "yes"}, "base must be"),
+        ({"var_names": "c"}, "var_names must be among"),
+        ({"var_names": 3}, "var_names must be a name"),
+        ({"quantiles": (0.5, 1.2)}, "quantiles must be levels between 0 and 1"),
+        ({"quantiles": (0.5, 0.5)}, "quantiles must differ"),
+    ],
+)
+def test_a_summary_that_cannot_be_is_refused(result, asked, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        result.summary(**asked)
+
+
+def test_a_summary_is_remembered(result, monkeypatch):
+    first = result.summary()
+    page = result._repr_html_()
+    monkeypatch.setattr("srmc.results.errors.Errors.estimates", None)
+    again = result.summary()
+    assert again.equals(first)
+    assert result._repr_html_() == page
+    again["mean"] = 0.0  # a copy
+    assert result.summary().equals(first)
+
+
+def test_a_notebook_shows_the_rest_if_the_summary_fails(result, monkeypatch):
+    def fails(*args):
+        raise RuntimeError("no <summary>")
+
+    monkeypatch.setattr("srmc.results.errors.Errors.estimates", fails)
+    page = result._repr_html_()
+    assert "m by nuts" in page
+    assert "no &lt;summary&gt;" in page
+    with pytest.raises(RuntimeError, match="no <summary>"):
+        result.summary()
+    assert set(result.draws) == {"a", "b.c"}
+
+
+def test_a_probability_of_what_never_happened_has_an_error(result):
+    mean, error = result.estimate(lambda draws: draws["a"] > 100)
+    assert mean == 0
+    assert error > 1 / 200

@@ -13,15 +13,23 @@ from numpy.typing import ArrayLike
 from srmc._checks import as_numbers
 from srmc._types import Float
 from srmc.after.as_chains import as_chains
-from srmc.after.coordinates import Coordinates, Rows, coordinates
+from srmc.after.coordinates import FAR, Coordinates, Rows, coordinates
 from srmc.after.products import product_features
 from srmc.after.regress import FOLDS, Features, explain
 from srmc.after.report import Report, Residual
-from srmc.after.transport import Form, hermite
-from srmc.metrics.errors import at_least_between, batch_means_error
+from srmc.after.transport import Form
+from srmc.metrics.errors import (
+    are_events,
+    at_least_between,
+    effective_size,
+    series_error,
+    size_from,
+    with_unseen,
+)
+from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
-FUNCTIONS_AT_ONCE = 256
+FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
 NUMBERS = 2**25  # draws times features, beyond which those of products are left out
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
@@ -69,7 +77,10 @@ def rebalanced_error(
         )
     flat = given.reshape(*given.shape[:2], -1)
     after = None if moved is None else np.asarray(moved, float).reshape(flat.shape)
-    return error_beside(flat, features, after).reshape(given.shape[2:])
+    error = error_beside(flat, features, after)
+    if np.any(are_events(flat)):
+        error = with_unseen(flat, error, float(np.median(effective_size(x))))
+    return error.reshape(given.shape[2:])
 
 
 def active_features(
@@ -80,73 +91,114 @@ def active_features(
 ) -> Features:
     """The features of a map of this form, as `Report.form` and `Report.left` describe it."""
     if form == "none":
-        return Features(np.zeros((*x.shape[:2], 0)), np.zeros(0), 0)
+        return Features(np.zeros((0, *x.shape[:2]), np.float32), np.zeros(0), 0)
     rows, scores = (v.reshape(-1, x.shape[2]) for v in (x, s))
     usable = np.all(np.isfinite(scores), axis=1)
     at = coordinates(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
-    groups = _features(at, at.standardise(rows), scores, Form.parse(form))
-    phi = np.concatenate(groups, axis=1)
-    phi[~usable] = 0.0
-    phi /= np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
-    shares = np.concatenate(
-        [np.full(part.shape[1], share) for part, share in zip(groups, left, strict=True)]
-    )
-    return Features(phi.reshape(*x.shape[:2], -1), shares, x.shape[2])
+    phi, sizes = _features(at, at.standardise(rows), scores, Form.parse(form))
+    for start in range(0, len(phi), FEATURES_AT_ONCE):
+        part = phi[start : start + FEATURES_AT_ONCE]
+        part[:, ~usable] = 0.0
+        part /= np.maximum(np.sqrt(np.einsum("ij,ij->i", part, part) / len(rows)), 1e-30)[:, None]
+    dim = x.shape[2]
+    is_by_coordinate = sizes[1] in (0, dim) and sizes[3] == 0
+    shares = np.repeat(np.array(left), sizes)
+    return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
 
 
-def _features(at: Coordinates, z: Rows, s: Rows, form: Form) -> list[Rows]:
-    """Features of each group of fields; where all linear maps are there, those of z.
+def _features(
+    at: Coordinates, z: Rows, s: Rows, form: Form
+) -> tuple[Float[np.ndarray, "k n"], tuple[int, int, int, int]]:
+    """Features of each group of fields, and how many; where all linear maps are there, those of z.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
-    own, none = at.regress(s), np.zeros((len(z), 0))
-    linear = marginal = product = none
-    if form.linear == "full":
-        linear = 1 + z * own
-        if z.shape[1] <= PAIRS_UP_TO:
-            correlation = np.eye(z.shape[1]) if at.root is None else at.root @ at.root
-            rows, columns = np.triu_indices(z.shape[1], 1)
-            products = (z[:, rows] * own[:, columns] + z[:, columns] * own[:, rows]) / 2
-            linear = np.concatenate([linear, correlation[rows, columns] + products], axis=1)
-    elif form.linear == "diagonal":
-        linear = 1 + at.whiten(z) * at.push(s)
-    if form.order >= 2:
-        values, slopes = hermite(z, form.order)
-        marginal = np.concatenate(list(slopes + values * own[None]), axis=1)
-    if form.products and len(z) * form.size(z.shape[1]) <= NUMBERS:
-        product = product_features(at, z, s)
-    return [own, linear, marginal, product]
+    dim, none = z.shape[1], np.zeros((0, len(z)))
+    product = none
+    if form.products and len(z) * form.size(dim) <= NUMBERS:
+        product = product_features(at, z, s).T
+    y, s_y = (at.whiten(z), at.push(s)) if form.linear == "diagonal" else (z, at.regress(s))
+    turned = (at.regress(s), z, y, s_y)
+    own, z, y, s_y = (np.ascontiguousarray(v.T, np.float32) for v in turned)
+    linear = none if form.linear == "shift" else 1 + y * s_y
+    if form.linear == "full" and dim <= PAIRS_UP_TO:
+        correlation = np.eye(dim) if at.root is None else at.root @ at.root
+        i, j = np.triu_indices(dim, 1)
+        pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
+        linear = np.concatenate([linear, pairs])
+    orders = max(0, form.order - 1)
+    sizes = (dim, len(linear), orders * dim, len(product))
+    phi = np.empty((sum(sizes), z.shape[1]), np.float32)
+    first, second, third = np.cumsum(sizes[:3])
+    phi[:first], phi[first:second], phi[third:] = own, linear, product
+    marginal = phi[second:third].reshape(orders, *z.shape)
+    for start in range(0, dim, FEATURES_AT_ONCE):
+        part = slice(start, start + FEATURES_AT_ONCE)
+        _fill(marginal[:, part], z[part], own[part])
+    return phi, sizes
+
+
+def _fill(
+    marginal: Float[np.ndarray, "order d n"],
+    z: Float[np.ndarray, "d n"],
+    own: Float[np.ndarray, "d n"],
+) -> None:
+    """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
+    cut, inside = np.clip(z, -FAR, FAR), (np.abs(z) < FAR).astype(np.float32)
+    before, last = np.ones_like(cut), cut
+    for k, out in enumerate(marginal, start=2):
+        before, last = last, cut * last - (k - 1) * before
+        np.multiply(last, own, out=out)
+        out += k * inside * before
 
 
 def error_beside(
     values: Float[np.ndarray, "chain draw k"],
     features: Features,
     moved: Float[np.ndarray, "chain draw k"] | None = None,
+    functions: int = 1,
 ) -> Float[np.ndarray, " k"]:
     """The standard errors of the means of values, given the features that have mean 0.
 
-    `moved` are the values at the rebalanced draws.
+    `moved` are the values at the rebalanced draws. They may be of several functions of the same
+    quantities, one function after the other.
     """
-    if features.phi.shape[2] == 0 or values.shape[1] < 4 * FOLDS:
-        error: np.ndarray = batch_means_error(values)
-        return error
-    change = np.zeros(values.shape[2]) if moved is None else (moved - values).mean(axis=(0, 1))
-    parts = [slice(n, n + FUNCTIONS_AT_ONCE) for n in range(0, len(change), FUNCTIONS_AT_ONCE)]
-    found = [_error(values[..., part], features) for part in parts]
-    error, first_order = (np.concatenate(column) for column in zip(*found, strict=True))
+    if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
+        return plain_error(values)
+    error, first_order = _error(values, features, functions)
     if moved is None:
         return error
-    more = np.abs(change - first_order)
+    more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
     larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
     return larger
 
 
 def _error(
-    values: Float[np.ndarray, "chain draw k"], features: Features
+    values: Float[np.ndarray, "chain draw k"], features: Features, functions: int
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """The errors, and the changes of the means to first order."""
-    centred = values - values.mean(axis=(0, 1))
-    explained, left = explain(centred, features)
-    rest, more = (batch_means_error(v) for v in (centred - explained, left))
-    return at_least_between(values, np.hypot(rest, more)), -explained.mean(axis=(0, 1))
+    """The errors, and the changes of the means to first order.
+
+    Where a tail of what is left is heavy, the error is at most that of the plain draws, and it is
+    theirs where the function may have no variance, since the regression needs one.
+    """
+    centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
+    f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
+    error, change = np.empty(f.shape[:2]), np.empty(f.shape[:2])
+    series = lambda v: v.reshape(-1, v.shape[2]).T
+    for part, explained, left in explain(f, features):
+        rest = f[part] - explained
+        rows = rest.reshape(-1, *values.shape[:2])
+        own = at_least_between(np.moveaxis(rows, 0, 2), series_error(series(rest.mean(axis=2))))
+        both = np.hypot(own, series_error(series(left)))
+        rows = rows.reshape(len(rows), -1)
+        hidden, _ = hidden_tail(rows, size_from(rows.var(axis=1), own, rows.shape[1]))
+        found = np.hypot(both, hidden)
+        heavy = np.flatnonzero(hidden > 0)
+        if len(heavy):
+            own_values = f[part].reshape(-1, *values.shape[:2])[heavy]
+            plain, has_variance = error_and_variance(np.moveaxis(own_values, 0, 2))
+            found[heavy] = np.where(has_variance, np.fmin(found[heavy], plain), plain)
+        error[part] = found.reshape(-1, functions)
+        change[part] = -explained.mean(axis=(2, 3))
+    return at_least_between(values, error.T.ravel()), change.T.ravel()

@@ -113,7 +113,7 @@ def _report(
     before, after = size(flat.mean(axis=0)), size(flat[chosen].mean(axis=0))
     left = min(1.0, after / before) if before > 0 else 0.0
     some = np.linspace(0, x.shape[2] - 1, min(x.shape[2], 32)).astype(int)
-    features = Features(phi, np.full(phi.shape[2], left), min(x.shape[2], phi.shape[2]))
+    features = Features.of(phi, left, min(x.shape[2], phi.shape[2]))
     plain = batch_means_error(x[..., some])
     ratio = np.square(error_beside(x[..., some], features) / np.where(plain > 0, plain, np.inf))
     gain = float(np.mean(ratio[plain > 0])) if np.any(plain > 0) else 1.0

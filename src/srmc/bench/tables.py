@@ -34,6 +34,18 @@ def overhead_table(rows: list[dict[str, Any]]) -> Table:
     return out
 
 
+def summary_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench summary`."""
+    out = Table(box=SIMPLE_HEAD, title="Seconds that `result.summary()` takes", **LEFT)
+    for column in ("rows", "chains x draws", "first call", "processor", "second call"):
+        out.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        seconds = (row[name] for name in ("seconds", "processor_seconds", "seconds_again"))
+        draws = f"{row['chains']} x {row['draws_per_chain']:,}"
+        out.add_row(f"{row['rows']:,}", draws, *(f"{value:.3g}" for value in seconds))
+    return out
+
+
 def discrete_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench discrete`."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled divided by plain", **LEFT)

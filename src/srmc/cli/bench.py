@@ -53,6 +53,20 @@ def overhead(
 
 
 @bench.command()
+def summary(
+    quick: Annotated[bool, typer.Option(help="Few rows of few draws.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Time of `result.summary()` for many rows, and of the second call."""
+    from srmc.bench import summary as measurements
+    from srmc.bench import tables
+
+    size: dict[str, Any] = {"dims": (5,), "num_draws": 100, "repeats": 1} if quick else {}
+    run = functools.partial(measurements.summary, **size)
+    measure(run, tables.summary_table, out)
+
+
+@bench.command()
 def noharm(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,

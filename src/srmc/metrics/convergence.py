@@ -94,10 +94,21 @@ def _halves(
 
 def normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
     """The normal quantiles of the ranks of draws, over all chains."""
-    flat = x.reshape(-1, x.shape[2])
-    ranks = np.stack([_ranks(column) for column in flat.T], axis=1)
-    scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
-    return scores.reshape(x.shape)
+    flat = np.ascontiguousarray(x.reshape(-1, x.shape[2]).T)  # fast to sort
+    untied = _blom(np.arange(1.0, flat.shape[1] + 1), flat.shape[1])
+    scores = np.empty(flat.shape)
+    for row, out, order in zip(flat, scores, np.argsort(flat, axis=1), strict=True):
+        ordered = row[order]
+        if np.all(ordered[1:] > ordered[:-1]):
+            out[order] = untied
+        else:
+            out[:] = _blom(_ranks(row), len(row))
+    return scores.T.reshape(x.shape)
+
+
+def _blom(ranks: Float[np.ndarray, " n"], count: int) -> Float[np.ndarray, " n"]:
+    scores: np.ndarray = special.ndtri((ranks - 0.375) / (count + 0.25))
+    return scores
 
 
 def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -135,9 +135,17 @@ def _batch_means_error(
     if x.shape[1] == 1:
         return np.full(x.shape[2:], np.nan)
     values = x.reshape(*x.shape[:2], -1)
-    variance, count = _long_run_variance(values.mean(axis=0), num_batches)
-    error = _t_over_normal(count - 1) * np.sqrt(variance / x.shape[1])
+    error = series_error(values.mean(axis=0), num_batches)
     return at_least_between(values, error).reshape(x.shape[2:])
+
+
+def series_error(
+    series: Float[np.ndarray, "draw k"], num_batches: int | None = None
+) -> Float[np.ndarray, " k"]:
+    """The standard error of the mean of each column, by batch means."""
+    variance, count = _long_run_variance(series, num_batches)
+    error: np.ndarray = _t_over_normal(count - 1) * np.sqrt(variance / len(series))
+    return error
 
 
 def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -175,25 +183,54 @@ def are_stuck(
 ) -> Bool[np.ndarray, " k"]:
     """Whether the chains differ by far more than their own variation explains.
 
-    `within` is the squared error of a chain's mean, by default from batch means.
+    `within` is the squared error of a chain's mean, by default from ten batches of each chain:
+    long ones, and few, which suffice for a factor of 20.
     """
     chains, draws, size = values.shape
     if within is None:
         if chains < 2 or draws < 4:
             return np.zeros(size, bool)
-        within = np.mean([_long_run_variance(x, None)[0] for x in values], axis=0) / draws
+        length = max(1, draws // 10)
+        count = draws // length
+        batches = values[:, -count * length :].reshape(chains, count, length, size).mean(axis=2)
+        within = batches.var(axis=1, ddof=1).mean(axis=0) / count
     stuck: np.ndarray = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
     return stuck
 
 
 def effective_size(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     """The number of independent draws with the same error of the mean; at most that of draws."""
-    count = draws.shape[0] * draws.shape[1]
-    variance, error = draws.var(axis=(0, 1)), _batch_means_error(draws)
+    return size_from(
+        draws.var(axis=(0, 1)), _batch_means_error(draws), draws.shape[0] * draws.shape[1]
+    )
+
+
+def size_from(
+    variance: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], count: int
+) -> Float[np.ndarray, " k"]:
+    """The number of independent draws whose mean has this error; at most `count`."""
     known = error > 0
     size: np.ndarray = np.where(known, variance / np.where(known, error, 1.0) ** 2, count)
     size = np.minimum(size, count)
     return size
+
+
+def are_events(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:
+    """Whether values are all 0 or 1, so that their mean is a probability."""
+    events: np.ndarray = np.all((values == 0) | (values == 1), axis=(0, 1))
+    return events
+
+
+def with_unseen(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"], size: float
+) -> Float[np.ndarray, " k"]:
+    """Errors of means, where those of probabilities allow for events that were not seen.
+
+    With two events more among `size` independent draws, as in the interval of Agresti and Coull,
+    an event that never occurred has an upper limit near 4 / size.
+    """
+    wider: np.ndarray = np.hypot(error, 2 / np.minimum(size, effective_size(values)))
+    return np.where(are_events(values), wider, error)
 
 
 def long_run_covariance(

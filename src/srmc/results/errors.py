@@ -9,12 +9,14 @@ from srmc._types import Float
 from srmc.after.errors import active_features, error_beside
 from srmc.after.regress import Features
 from srmc.after.report import Report, from_record
+from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import (
     are_stuck,
-    batch_means_error,
     between_chains_error,
+    effective_size,
     repelled_error,
 )
+from srmc.metrics.tails import plain_error, tail_shape
 from srmc.run.keep import Kept
 
 Block = Float[np.ndarray, "chain draw k"]
@@ -40,8 +42,7 @@ class Errors:
         if kept.scored is not None and any(r["form"] != "none" for r in reports):
             if "features" in kept.scored:
                 phi = np.asarray(kept.scored["features"], float)
-                left = np.full(phi.shape[2], reports[0]["left"]["shift"])
-                return Errors(rebalanced=([Features(phi, left, 0)], 1))
+                return Errors(rebalanced=([Features.of(phi, reports[0]["left"]["shift"], 0)], 1))
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
             return Errors.of_rebalanced(x, s, [from_record(report) for report in reports])
         if "features" in kept.stats:
@@ -60,55 +61,75 @@ class Errors:
         ]
         return Errors(rebalanced=(features, reports[0].every))
 
-    def of_mean(self, draws: Block, base: Block) -> Float[np.ndarray, " k"]:
-        """The error of the mean over `draws`, which are `base` before they were moved."""
+    def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
+        """The error of the mean over `draws`, which are `base` before they were moved.
+
+        They may be so many functions of the same quantities, one function after the other.
+        """
         if self.rebalanced is not None:
             features, every = self.rebalanced
             before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
-            errors = [error_beside(*part) for part in zip(before, features, after, strict=True)]
+            parts = zip(before, features, after, strict=True)
+            errors = [error_beside(*part, functions) for part in parts]
             return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
         if self.repelled is not None:
-            return repelled_error(draws, *self.repelled)
-        error: np.ndarray = batch_means_error(draws)
-        return error
+            return plain_error(draws, repelled_error(draws, *self.repelled))
+        return plain_error(draws)
 
-    def of_all(
+    def estimates(
         self, draws: Block, base: Block, quantiles: tuple[float, ...]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], list[Float[np.ndarray, " k"]]]:
-        """The errors of means, standard deviations and quantiles.
+    ) -> list[Float[np.ndarray, " k"]]:
+        """The columns of a summary: estimates, their errors, and diagnostics of the chains.
 
         The error of a quantile is that of its probability, by the spread of draws about it.
         """
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-        flat = draws.reshape(-1, draws.shape[2])
-        levels = np.quantile(flat, quantiles, axis=0)
+        ordered = np.sort(draws.reshape(-1, draws.shape[2]).T, axis=1)
+        levels = [_at(ordered, q) for q in quantiles]
 
         def functions(x: Block) -> Block:
-            below = [(x <= level).astype(float) for level in levels]
-            return np.concatenate([x, (x - mean) ** 2, *below], axis=2)
+            rows = np.moveaxis(x, 2, 0)
+            out = np.empty((2 + len(levels), *rows.shape))
+            np.subtract(rows, mean[:, None, None], out=out[0])
+            np.square(out[0], out=out[1])
+            for level, below in zip(levels, out[2:], strict=True):
+                np.less_equal(rows, level[:, None, None], out=below)
+            return np.moveaxis(out.reshape(-1, *rows.shape[1:]), 0, 2)
 
-        parts = np.split(self.of_mean(functions(draws), functions(base)), 2 + len(quantiles))
-        of_mean, of_variance, *of_levels = parts
-        spread = of_variance / np.where(sd > 0, 2 * sd, np.inf)
-        found = [_of_quantile(flat, q, e) for q, e in zip(quantiles, of_levels, strict=True)]
+        count = 2 + len(quantiles)
+        found = self.of_mean(functions(draws), functions(base), count)
+        of_mean, of_variance, *of_levels = np.split(found, count)
+        of_sd = of_variance / np.where(sd > 0, 2 * sd, np.inf)
+        pairs = zip(quantiles, of_levels, strict=True)
+        of_quantiles = [_of_quantile(ordered, q, error) for q, error in pairs]
         stuck = are_stuck(base)
         if np.any(stuck):
             own = np.quantile(draws, quantiles, axis=1)  # of each chain
             between = [between_chains_error(x[:, None]) for x in own]
-            pairs = zip(found, between, strict=True)
-            found = [np.where(stuck, np.maximum(e, more), e) for e, more in pairs]
-        return of_mean, spread, found
+            of_quantiles = [
+                np.where(stuck, np.maximum(error, more), error)
+                for error, more in zip(of_quantiles, between, strict=True)
+            ]
+        chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]
+        return [mean, sd, of_mean, *levels, of_sd, *of_quantiles, *chains]
 
 
 def _of_quantile(
-    flat: Float[np.ndarray, "n k"], q: float, error: Float[np.ndarray, " k"]
+    ordered: Float[np.ndarray, "k n"], q: float, error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
-    error = np.maximum(error, 0.5 / len(flat))  # between two draws a quantile is not known
-    low, high = (_each(flat, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
+    error = np.maximum(error, 0.5 / ordered.shape[1])  # between two draws it is not known
+    low, high = (_at(ordered, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
     half: np.ndarray = (high - low) / 2
     return half
 
 
-def _each(flat: Float[np.ndarray, "n k"], q: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """A quantile of each column at its own level."""
-    return np.array([np.quantile(x, p) for x, p in zip(flat.T, q, strict=True)])
+def _at(
+    ordered: Float[np.ndarray, "k n"], q: float | Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """A quantile of each row at its own level, as `np.quantile` has it."""
+    place = np.broadcast_to(np.nan_to_num(q, nan=0.0) * (ordered.shape[1] - 1), len(ordered))
+    below = np.floor(place).astype(int)
+    rows = np.arange(len(ordered))
+    low, high = ordered[rows, below], ordered[rows, np.minimum(below + 1, ordered.shape[1] - 1)]
+    found: np.ndarray = low + (place - below) * (high - low)
+    return np.where(np.isnan(q) | np.isnan(ordered[:, -1]), np.nan, found)

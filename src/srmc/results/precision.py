@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from srmc.results.result import QUANTILES, Result
 from srmc.results.trouble import of_chains
 from srmc.run.looks import Aim
@@ -46,7 +48,7 @@ def look_at(result: Result, aim: Aim) -> Look:
     for kind in aim.errors:
         found = summary[COLUMNS[kind]].max(axis=1, skipna=False) / summary["sd"]
         errors[kind] = float(found.max(skipna=False)) if len(found) else 0.0
-        where[kind] = str(found.idxmax()) if len(found) and found.notna().all() else ""
+        where[kind] = str(found.fillna(np.inf).idxmax()) if len(found) else ""
     small = all(errors[kind] <= error for kind, error in aim.errors.items())
     trusted = not any(True for _ in of_chains(result))
     gradients = sum(report["gradients"] for report in result.about["rebalancing"])

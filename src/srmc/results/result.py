@@ -3,16 +3,15 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import as_numbers
+from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
 from srmc.after.report import Report, as_record
-from srmc.metrics.convergence import rank_r_hat
-from srmc.metrics.errors import effective_size
+from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
 from srmc.results.errors import Errors
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUANTILES = (0.05, 0.5, 0.95)
-NUMBERS_AT_ONCE = 2**24  # the most numbers that are summarised at once
+NUMBERS_AT_ONCE = 2**18  # the most numbers that are summarised at once: a processor's cache
 
 
 @dataclasses.dataclass(repr=False)
@@ -53,9 +52,13 @@ class Result:
     interrupted: bool = False
     labels: Labels = dataclasses.field(default_factory=Labels)
     problem: Problem | None = dataclasses.field(default=None, repr=False, compare=False)
+    _summaries: dict[Any, Any] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "problem": None}  # functions cannot be pickled
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return fields | {"problem": None, "_summaries": {}}  # functions cannot be pickled
 
     @staticmethod
     def of_rebalanced(
@@ -151,7 +154,12 @@ class Result:
         sizes = 1.0 if self.kept.batch_sizes is None else np.array(self.kept.batch_sizes)
         return round(float(np.sum(np.asarray(self.stats[name], float) * sizes)))
 
-    def summary(self, base: bool = False) -> Any:
+    def summary(
+        self,
+        base: bool = False,
+        var_names: str | Sequence[str] | None = None,
+        quantiles: Sequence[float] = QUANTILES,
+    ) -> Any:
         """Mean, sd and quantiles of each coordinate, with their standard errors, as a DataFrame.
 
         `error` is that of the mean: mean ± 1.96 × error is a 95% interval; `error_sd`, `error_5%`
@@ -160,19 +168,42 @@ class Result:
         averaged (`metrics.repelled_error`), else from batch means over all chains together, which
         for a repelled run are an upper bound. The effective sample size of a Markov chain applies
         to neither: `r_hat_base` and `ess_base`, which tell whether the chains have mixed and how
-        many independent draws they amount to, are those of the plain chains. With `base`, the
-        summary is that of the plain kernel's draws.
-        """
-        import pandas as pd
+        many independent draws they amount to, are those of the plain chains. `tail_k` is the shape
+        of the heavier tail: moments of order 1 / tail_k and above do not exist. An error is NaN
+        where the tails are too heavy for the estimate to have one.
 
+        Parameters
+        ----------
+        base
+            Summarise the draws of the plain kernel.
+        var_names
+            A variable, or several; all by default.
+        quantiles
+            Levels between 0 and 1. They need a run that kept its draws.
+        """
+        check_flag("base", base)
+        levels = check_quantiles("quantiles", quantiles)
         if base and self.base is None and self.kept.base_moments is None:
             raise ValueError("base=True needs a run that kept the base chain: sample(base=True)")
+        if self.kept.draws is None and levels != QUANTILES:
+            raise ValueError('quantiles need draws; sample(..., keep="draws") keeps them')
+        known = self.moments or {} if self.kept.draws is None else self.draws
+        names = check_known("var_names", var_names, known)
+        asked = (bool(base), names, levels)
+        if asked not in self._summaries:
+            self._summaries[asked] = self._summarise(*asked)
+        return self._summaries[asked].copy()
+
+    def _summarise(self, base: bool, names: tuple[str, ...], levels: tuple[float, ...]) -> Any:
+        import pandas as pd
+
         if self.kept.draws is None:
-            rows, columns = self._moment_rows(base), ["mean", "sd", "error"]
+            rows, columns = self._moment_rows(base, names), ["mean", "sd", "error"]
         else:
-            names = [f"{q:.0%}" for q in QUANTILES]
-            rows, columns = self._draw_rows(base), ["mean", "sd", "error", *names, "error_sd"]
-            columns += [f"error_{name}" for name in names] + ["r_hat_base", "ess_base"]
+            words = [f"{100 * q:g}%" for q in levels]
+            columns = ["mean", "sd", "error", *words, "error_sd", *(f"error_{w}" for w in words)]
+            columns += ["r_hat_base", "ess_base", "tail_k"]
+            rows = self._draw_rows(base, names, levels)
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
     def estimate(
@@ -183,6 +214,9 @@ class Result:
         `function` takes `result.draws` and returns an array (chain, draw, ...):
 
             mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
+
+        The error of a probability allows for the events that were not seen. An error is NaN where
+        the tails of the function are too heavy for its mean to have one.
         """
         mean = np.asarray(function(self.draws), float)
         shape = next(iter(self.draws.values())).shape[:2]
@@ -191,41 +225,40 @@ class Result:
                 f"function must return an array (chain, draw, ...), {shape} first, got {mean.shape}"
             )
         values = np.asarray(function(self.base), float) if self.base is not None else mean
-        error = self._errors.of_mean(mean.reshape(*shape, -1), values.reshape(*shape, -1)).reshape(
-            mean.shape[2:]
-        )
-        return mean.mean(axis=(0, 1)), error
+        after, before = (v.reshape(*shape, -1) for v in (mean, values))
+        error = self._errors.of_mean(after, before)
+        if np.any(are_events(before)):
+            error = with_unseen(before, error, self._independent)
+        return mean.mean(axis=(0, 1)), error.reshape(mean.shape[2:])
 
-    def _moment_rows(self, base: bool) -> dict[str, tuple[float, ...]]:
+    def _moment_rows(self, base: bool, names: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
         for name, m in ((self.kept.base_moments if base else self.moments) or {}).items():
             mean = m["mean"].mean(axis=0)
             sd = np.sqrt(m["variance"].mean(axis=0) + m["mean"].var(axis=0))
-            for label, index in labels(name, mean.shape, self.labels):
+            for label, index in labels(name, mean.shape, self.labels) if name in names else ():
                 rows[label] = (mean[index], sd[index], m["error"][index])
         return rows
 
-    def _draw_rows(self, base: bool) -> dict[str, tuple[float, ...]]:
+    def _draw_rows(
+        self, base: bool, names: tuple[str, ...], levels: tuple[float, ...]
+    ) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
         errors = Errors() if base else self._errors
-        for name, array in ((self.base or {}) if base else self.draws).items():
-            plain = (self.base or {}).get(name, array)
-            for (names, block), (_, before) in zip(
-                blocks(name, array, self.labels), blocks(name, plain), strict=True
-            ):
-                of_mean, of_sd, of_quantiles = errors.of_all(block, before, QUANTILES)
-                columns = (
-                    block.mean(axis=(0, 1)),
-                    block.std(axis=(0, 1)),
-                    of_mean,
-                    *np.quantile(block, QUANTILES, axis=(0, 1)),
-                    of_sd,
-                    *of_quantiles,
-                    rank_r_hat(before),
-                    effective_size(before),
-                )
-                rows |= dict(zip(names, zip(*columns, strict=True), strict=True))
+        plain = self.base or {}
+        draws = {k: v for k, v in (plain if base else self.draws).items() if k in names}
+        before = {name: plain.get(name, array) for name, array in draws.items()}
+        pairs = zip(columns(draws, self.labels), columns(before), strict=True)
+        for (found, block), (_, own) in pairs:
+            estimates = errors.estimates(block, own, levels)
+            rows |= dict(zip(found, zip(*estimates, strict=True), strict=True))
         return rows
+
+    @functools.cached_property
+    def _independent(self) -> float:
+        """The number of independent draws: the median over coordinates of the plain chains."""
+        sizes = [effective_size(x) for _, x in columns(self.base or self.draws)]
+        return float(np.median(np.concatenate(sizes)))
 
     @functools.cached_property
     def _errors(self) -> Errors:
@@ -295,6 +328,22 @@ def labels(
     for index in np.ndindex(shape):
         place = ",".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
         yield (f"{name}[{place}]" if index else name), index
+
+
+def columns(
+    draws: dict[str, Any], known: Labels | None = None
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """The coordinates of all variables, as `blocks` has those of one."""
+    names: list[str] = []
+    parts: list[np.ndarray] = []
+    for name, array in draws.items():
+        for found, block in blocks(name, array, known):
+            if parts and (len(names) + len(found)) * block[..., 0].size > NUMBERS_AT_ONCE:
+                yield names, np.concatenate(parts, axis=2)
+                names, parts = [], []
+            names, parts = names + found, [*parts, block]
+    if parts:
+        yield names, np.concatenate(parts, axis=2)
 
 
 def blocks(

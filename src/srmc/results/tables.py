@@ -8,6 +8,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc._attempt import attempt
 from srmc.models.problem import name_leaves
 from srmc.results.result import Result, labels
 from srmc.targets import Moments
@@ -113,12 +114,19 @@ def in_one_line(result: Result) -> str:
 
 def as_html(result: Result, most: int = 20) -> str:
     """The estimates as a table in HTML, below a line about the run and its warnings."""
+    warned = result.warnings
+    table = attempt("the summary", lambda: _html_table(result, most), "", "is not shown", warned)
+    line = attempt("the line about the run", lambda: in_one_line(result), "", "is missing", warned)
+    listed = "".join(f"<li>{html.escape(text)}</li>" for text in warned)
+    listed = f"<p><b>Warnings</b></p><ul>{listed}</ul>" if listed else ""
+    return f"<p>{html.escape(line)}</p>{listed}{table}"
+
+
+def _html_table(result: Result, most: int) -> str:
     summary = result.summary()
-    table = summary.head(most).to_html(float_format=lambda x: f"{x:.4g}")
     more = f"<p>{len(summary) - most} more coordinates.</p>" if len(summary) > most else ""
-    warned = "".join(f"<li>{html.escape(text)}</li>" for text in result.warnings)
-    warned = f"<p><b>Warnings</b></p><ul>{warned}</ul>" if warned else ""
-    return f"<p>{html.escape(in_one_line(result))}</p>{warned}{table}{more}"
+    table: str = summary.head(most).to_html(float_format=lambda x: f"{x:.4g}")
+    return table + more
 
 
 def _repels(result: Result) -> bool:

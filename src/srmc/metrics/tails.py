@@ -1,0 +1,140 @@
+"""Tails that are too heavy for a standard error, seen by the shape of a Pareto tail."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from srmc._types import Bool, Float
+from srmc.metrics.errors import batch_means_error, size_from
+
+UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
+RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
+HEAVIEST = 0.95  # shape that is assumed at most; at 1 there is no mean
+FEWEST = 25  # values of which a tail is fitted
+FAR = 0.2  # standard deviations times sqrt(n): nearer values hide a few percent of the error
+
+
+class Tail(NamedTuple):
+    """Upper tails: a generalised Pareto distribution of the excess over `start`."""
+
+    shape: Float[np.ndarray, " row"]
+    scale: Float[np.ndarray, " row"]
+    start: Float[np.ndarray, " row"]
+
+
+def tail_shape(ordered: Float[np.ndarray, "row n"]) -> Float[np.ndarray, " row"]:
+    """The larger shape k of both tails of values in ascending order, as in Pareto smoothing.
+
+    Moments of order 1 / k and above do not exist. A tail is the farthest 3 sqrt(n) values, or a
+    fifth of them. The shape is NaN where values are too few, or too many of them are equal.
+    """
+    if ordered.shape[1] < FEWEST:
+        return np.full(len(ordered), np.nan)
+    larger: np.ndarray = np.fmax(*(tail.shape for tail in _tails(ordered)))
+    return larger
+
+
+def plain_error(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
+) -> Float[np.ndarray, " k"]:
+    """Errors of means, by default from batch means, that allow for the tail beyond all draws.
+
+    Where the shape k of a tail is above 0.7, or 1 - 1 / log10(n) if that is less, no practical
+    number of draws helps (Vehtari et al., 2024), and the error is NaN.
+    """
+    return error_and_variance(values, error)[0]
+
+
+def error_and_variance(
+    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
+) -> tuple[Float[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
+    """The errors of `plain_error`, and whether the values have a variance for certain.
+
+    They have none where the shape of a tail is above 1/2; it may be one standard error larger.
+    """
+    error = batch_means_error(values) if error is None else error
+    rows = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1)
+    count = rows.shape[1]
+    hidden, shape = hidden_tail(rows, size_from(rows.var(axis=1), error, count))
+    known = ~(shape > min(RELIABLE, 1 - 1 / np.log10(max(count, FEWEST))))
+    return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
+
+
+def hidden_tail(
+    rows: Float[np.ndarray, "row n"], size: Float[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """The error of the mean of a row by the tail beyond all draws, and the shape of the tail.
+
+    `size` is the number of independent draws. With a probability of 5% all of them miss the tail
+    of mass 3 / size, and the mean lacks (3 / size) E[f | f in the tail], by a Pareto fit with a
+    shape one standard error above its estimate. It is 0, with a shape of NaN, where no value
+    is far out.
+    """
+    count = rows.shape[1]
+    error, shape = np.zeros(len(rows)), np.full(len(rows), np.nan)
+    mean, sd = rows.mean(axis=1), rows.std(axis=1)
+    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
+    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
+    if not len(seen) or count < FEWEST:
+        return error, shape
+    scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
+    tails = _tails(_ordered_tails(scaled))
+    lacking = np.fmax(*(_lacking(tail, size[seen], count) for tail in tails))
+    error[seen] = sd[seen] * np.fmax(lacking, 0.0) / 1.96
+    shape[seen] = np.fmax(*(tail.shape for tail in tails))
+    return error, shape
+
+
+def _size(count: int) -> int:
+    """The number of values in a tail."""
+    return int(min(count / 5, 3 * np.sqrt(count)))
+
+
+def _ordered_tails(rows: Float[np.ndarray, "row n"]) -> Float[np.ndarray, "row n"]:
+    """Values of which both tails, with where they start, are in order."""
+    size = _size(rows.shape[1]) + 1
+    parted = np.partition(rows, (size, rows.shape[1] - size), axis=1)
+    parted[:, :size].sort(axis=1)
+    parted[:, -size:].sort(axis=1)
+    return parted
+
+
+def _tails(ordered: Float[np.ndarray, "row n"]) -> tuple[Tail, Tail]:
+    """The upper and, upside down, the lower tail of values in ascending order."""
+    return _upper(ordered), _upper(-ordered[:, ::-1])
+
+
+def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
+    """The fit of Zhang and Stephens (2009).
+
+    The rate is a mean over a grid of rates, weighted by their profile likelihood.
+    """
+    size = _size(ordered.shape[1])
+    start = ordered[:, -size - 1]
+    excess = ordered[:, -size:] - start[:, None]
+    grid = 30 + int(np.sqrt(size))
+    steps = 1 - np.sqrt(grid / (np.arange(grid) + 0.5))
+    with np.errstate(all="ignore"):  # where values are equal
+        rate = 1 / excess[:, -1:] + steps / (3 * excess[:, int(size / 4 + 0.5) - 1, None])
+        shapes = np.log1p(-rate[..., None] * excess[:, None]).mean(axis=2)
+        profile = size * (np.log(-rate / shapes) - shapes - 1)
+        weights = np.exp(profile - profile.max(axis=1, keepdims=True))
+        rate = np.sum(weights * rate, axis=1) / np.sum(weights, axis=1)
+        shape = np.log1p(-rate[:, None] * excess).mean(axis=1)
+        return Tail(shape, -shape / rate, start)
+
+
+def _lacking(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+    """What the tail of mass 3 / size adds to a mean."""
+    with np.errstate(all="ignore"):  # where there is no fit
+        shape = _heavier(np.minimum(tail.shape, RELIABLE), count)
+        odds = _size(count) / count * size / UNSEEN
+        beyond = tail.scale * np.expm1(shape * np.log(odds)) / shape
+        mean = tail.start + beyond + (tail.scale + shape * beyond) / (1 - shape)
+        return np.asarray(UNSEEN / size * mean)
+
+
+def _heavier(shape: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+    """A shape plus its standard error, below 1."""
+    heavier: np.ndarray = np.minimum(shape + (1 + shape) / np.sqrt(_size(count)), HEAVIEST)
+    return heavier
