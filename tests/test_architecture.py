@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "srmc"
 
 # A room imports from itself and from those before it.
 ROOMS = (
-    *("_types", "_checks", "_arviz", "_programs", "_progress", "_versions", "store"),
+    *("_types", "_checks", "_attempt", "_arviz", "_programs", "_progress", "_versions", "store"),
     *("metrics", "core", "discrete", "kernels", "samplers", "theory", "targets"),
     *("models", "tune", "run", "after", "results", "sample", "plugins"),
 )

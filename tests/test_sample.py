@@ -304,6 +304,7 @@ def test_paper_settings_are_one_keyword_away():
         ({"statistics": 3}, TypeError, "statistics must be a function"),
         ({"repellence": {"alpa": 1}}, ValueError, "repellence must be keywords of repel, got alpa"),
         ({"initial_position": "priors"}, ValueError, "initial_position must be one of"),
+        ({"initial_position": [0.0] * 9}, ValueError, r"write jnp.array\(\[0.0, 0.0"),
         ({"model": 3}, TypeError, "model must be a log density"),
         ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
     ],
@@ -314,6 +315,8 @@ def test_bad_input_is_named(change, error, words):
         srmc.sample(options.pop("model"), **options)
     with pytest.raises(TypeError, match=r"unknown keyword, alfa; did you mean alpha\?"):
         srmc.sample(log_gamma, **QUICK, alfa=1.0)
+    with pytest.raises(TypeError, match=r"unknown keyword, draws; did you mean num_samples\?"):
+        srmc.sample(log_gamma, **QUICK, draws=100)
 
 
 def test_a_full_disk_stops_the_run_and_keeps_the_checkpoint(tmp_path, monkeypatch):

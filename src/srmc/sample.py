@@ -18,6 +18,7 @@ from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.core.strength import Strength
 from srmc.models.model import Model, as_problem
+from srmc.models.problem import without_slashes
 from srmc.results.ending import Ending
 from srmc.results.result import Result
 from srmc.results.trouble import RunWarning
@@ -27,12 +28,24 @@ from srmc.run.loop import Carry, start
 from srmc.run.plan import Keep, Plan
 from srmc.run.processes import together
 from srmc.run.stop import stops
-from srmc.run.task import check_names, dim_of, identity, make_task
+from srmc.run.task import check_names, dim_of, first_of, identity, make_task
 from srmc.run.warmup import warm_up
 from srmc.run.windows import is_shared, sampling_task
 from srmc.store.checkpoint import Checkpoint
 from srmc.store.files import as_path
 from srmc.tune.own import as_kernel
+
+# Keywords of other samplers for what is called otherwise here.
+ELSEWHERE = {
+    "num_samples": ("draws", "num_draws", "samples", "n_samples", "iter_sampling"),
+    "num_warmup": ("tune", "warmup", "n_warmup", "burnin", "iter_warmup"),
+    "num_chains": ("chains", "n_chains"),
+    "seed": ("random_seed", "rng_key", "key", "rng"),
+    "initial_position": ("initvals", "init", "inits", "init_params", "start"),
+    "target_acceptance": ("target_accept", "target_accept_prob", "adapt_delta"),
+    "thin": ("thinning",),
+    "progress": ("progressbar", "progress_bar", "show_progress"),
+}
 
 
 def sample(
@@ -169,6 +182,7 @@ def sample(
     with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
+        problem = without_slashes(problem, first_of(positions))
         check_names(problem, plan, positions)
         lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
         plan = dataclasses.replace(plan, num_samples=lengths[-1])
@@ -208,7 +222,9 @@ def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tu
     of_keep = {k: v for k, v in parts.items() if k not in of_model}
     unknown = [k for k in of_keep if k not in ("statistics", "base")]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], inspect.signature(sample).parameters, 1)
+        names = inspect.signature(sample).parameters
+        known = [ours for ours, theirs in ELSEWHERE.items() if unknown[0] in theirs]
+        near = known or difflib.get_close_matches(unknown[0], names, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise TypeError(f"sample got an unknown keyword, {unknown[0]}{hint}")
     if isinstance(model, Model):

@@ -2,6 +2,7 @@
 
 import sys
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,10 +51,10 @@ def test_names_that_files_use_themselves_are_kept(tmp_path):
     zero = np.zeros(2, np.float32)
     start = dict.fromkeys(("chain", "base", "x", "a.x", "zarr.json", "__x"), zero)
     start |= {"draw": zero[0], "x_dim_0": zero[0]}
-    more = lambda values: {"base/x": values["x"].sum(), "x/y": values["draw"], "a/x": values["x"]}
+    more = lambda values: {"base/x": values["x"].sum(), "x/y": values["draw"], "a/y": values["x"]}
     options = QUICK | {"initial_position": start, "statistics": more, "alpha": 1.0}
     result = srmc.sample(normal, **options, checkpoint=tmp_path / "run")
-    assert result.draws.keys() == {*start, "base/x", "x/y", "a/x"}
+    assert result.draws.keys() == {*start, "base.x", "x.y", "a.y"}
     saved(result, tmp_path / "result.nc")
     memory = srmc.sample(normal, **options)
     for name, x in memory.draws.items():
@@ -63,13 +64,36 @@ def test_names_that_files_use_themselves_are_kept(tmp_path):
     assert srmc.load(tmp_path / "moments.nc").moments.keys() == result.draws.keys()
 
 
-def test_scopes_of_numpyro_are_kept(tmp_path):
-    def model():
+def test_scopes_of_numpyro_have_one_name_everywhere(tmp_path):
+    def model(y):
         with numpyro.handlers.scope(prefix="a"):
-            numpyro.sample("x", numpyro.distributions.Normal(0, 1))
+            x = numpyro.sample("x", numpyro.distributions.Normal(0, 1))
+        with numpyro.plate("b/rows", len(y)):
+            numpyro.sample("b/y", numpyro.distributions.Normal(x, 1), obs=y)
+        numpyro.deterministic("a.x", 2 * x)
 
-    result = srmc.sample(model, **QUICK, checkpoint=tmp_path / "run")
-    assert list(saved(result, tmp_path / "result.nc").draws) == ["a/x"]
+    result = srmc.sample(model, data=(np.ones(3),), **QUICK, checkpoint=tmp_path / "run")
+    names = ["a.x", "a.x_"]
+    assert sorted(result.draws) == sorted(result.summary().index) == names
+    trace = result.to_arviz(log_likelihood=True)
+    assert sorted(trace["posterior"].data_vars) == names
+    assert trace["log_likelihood"]["b.y"].dims == ("chain", "draw", "b.rows")
+    assert sorted(saved(result, tmp_path / "result.nc").draws) == names
+
+
+def test_saved_files_have_the_groups_of_arviz_and_those_of_before_are_read(tmp_path):
+    given = {"initial_position": np.zeros(2, np.float32), "dims": {"x": ["city"]}}
+    result = srmc.sample(normal, **QUICK, **given, coords={"city": ["london", "paris"]})
+    result.save(tmp_path / "result.nc")
+    with h5py.File(tmp_path / "result.nc", "a") as file:
+        known = {"posterior", "posterior_plain", "unconstrained_posterior", "sample_stats"}
+        assert {k for k, x in file.items() if isinstance(x, h5py.Group)} == known
+        file.move("posterior_plain", "base")
+        file.move("unconstrained_posterior", "scored")
+    old = srmc.load(tmp_path / "result.nc")
+    np.testing.assert_array_equal(old.base["x"], result.base["x"])
+    np.testing.assert_array_equal(old.scores, result.scores)
+    assert list(old.summary().index) == ["x[london]", "x[paris]"]
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,31 @@ def test_too_few_draws_are_told(sound):
     kept = sound.kept._replace(draws=one, base=one, stats=stats)
     alone = Result(kept, sound.about | {"num_draws": 1})
     assert told(alone, "there are fewer than 4 draws per chain, too few") == 1
+
+
+def test_divergences_are_told_by_what_they_mean(sound):
+    sound.stats["diverging"][0, 7] = True
+    assert told(sound, "1 of 1,000 draws (0.10%) came after a divergence. They are too few") == 1
+    assert told(sound, "Reparametrise") == 0
+    sound.stats["diverging"][:, ::50] = True
+    assert told(sound, "They do not cluster. Smaller steps") == 1
+    sound.stats["diverging"][:] = sound.base["x"][..., 1] < -1.6
+    assert told(sound, "They cluster at low values of x[1]") == 1
+    assert told(sound, "Reparametrise") == 1
+
+
+@pytest.mark.parametrize("coordinates", [1, 30, 1000])
+def test_sound_chains_are_seldom_said_not_to_mix(sound, coordinates):
+    # R-hat of the worst of many coordinates is often above 1.01, although all chains are sound.
+    rng = np.random.default_rng(coordinates)
+    runs, warned, above = max(3, 900 // coordinates), 0, 0
+    for _ in range(runs):
+        noise = rng.normal(size=(2, 251, coordinates))
+        x = noise[:, 1:] + 0.5 * noise[:, :-1]
+        stats = {name: value[:, :250] for name, value in sound.stats.items()}
+        kept = sound.kept._replace(draws={"x": x}, base={"x": x}, stats=stats)
+        result = Result(kept, sound.about | {"num_draws": 250})
+        warned += told(result, "have not mixed")
+        above += np.max(srmc.metrics.r_hat(x)) > 1.01
+    assert warned <= 0.01 * runs
+    assert above > 0.1 * runs

@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
+from srmc._attempt import attempt
 from srmc._programs import over_rows, pinned, remembered
 from srmc._progress import Show
 from srmc._types import Array, LogDensity, Position
@@ -20,11 +21,13 @@ from srmc.after.resample import resample
 from srmc.models.problem import Problem
 from srmc.run.keep import Kept
 from srmc.run.plan import Plan
+from srmc.run.task import named_values
 from srmc.tune import Tuner
 from srmc.tune.continuous import UNADJUSTED
 from srmc.tune.discrete import Discrete
 
 Unravel = Callable[[Any], Position]
+Changed = tuple[np.ndarray, dict[str, np.ndarray], list[Report]]
 
 
 def rebalance_run(
@@ -41,20 +44,51 @@ def rebalance_run(
     shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(first))
     unravel = _unraveller(jax.tree.structure(first), shapes)
     x = kept.draws["position"]
-    if isinstance(tuner, Discrete):
-        after, scored, reports = _resampled_draws(problem, tuner, x, unravel)
-        known: list[str] = []
-    else:
-        parts = _moved_draws(problem, plan, kept, unravel, show)
-        after, reports, known = moved(x, parts), [p.report for p in parts], complaints(parts)
-        scored = {
-            "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
-            "score": np.concatenate([p.part.scores for p in parts]).astype(x.dtype),
-        }
-    values = lambda draws: _by_name(problem, plan, unravel, draws)
-    base = values(x)
-    draws = base if all(report.form == "none" for report in reports) else values(after)
-    return kept._replace(draws=draws, base=base, scored=scored), reports, known
+    known: list[str] = []
+    way = _resampled if isinstance(tuner, Discrete) else _moved
+    plain: Changed = x, {}, [nothing("rebalancing failed")]
+    after, scored, reports = attempt(
+        "rebalancing",
+        lambda: way(problem, plan, tuner, kept, unravel, show, known),
+        plain,
+        "the draws are those of the plain kernel",
+        known,
+    )
+    changed = any(report.form != "none" for report in reports)
+
+    def named() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        base = _by_name(problem, plan, unravel, x)
+        return base, _by_name(problem, plan, unravel, after) if changed else base
+
+    base, draws = attempt(
+        "naming the draws",
+        named,
+        ({"position": x}, {"position": after}),
+        "result.draws has unconstrained vectors, called position",
+        known,
+    )
+    return kept._replace(draws=draws, base=base, scored=scored or None), reports, known
+
+
+def _moved(
+    problem: Problem,
+    plan: Plan,
+    _: Tuner,
+    kept: Kept,
+    unravel: Unravel,
+    show: Show,
+    known: list[str],
+) -> Changed:
+    """The draws moved, the draws and scores that errors are computed from, and reports."""
+    assert kept.draws is not None
+    x = kept.draws["position"]
+    parts = _moved_draws(problem, plan, kept, unravel, show)
+    known += complaints(parts)
+    scored = {
+        "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
+        "score": np.concatenate([p.part.scores for p in parts]).astype(x.dtype),
+    }
+    return moved(x, parts), scored, [p.report for p in parts]
 
 
 def _moved_draws(
@@ -87,10 +121,13 @@ def _cost(stats: dict[str, np.ndarray], num_steps: int) -> float | None:
     return None if np.any(spent < 0) else float(np.sum(spent)) or num_steps / 2
 
 
-def _resampled_draws(
-    problem: Problem, tuner: Discrete, x: np.ndarray, unravel: Unravel
-) -> tuple[np.ndarray, dict[str, np.ndarray], list[Report]]:
+def _resampled(
+    problem: Problem, _: Plan, tuner: Tuner, kept: Kept, unravel: Unravel, *__: Any
+) -> Changed:
     """The draws that stand for all, the features that they balance, and a report."""
+    assert kept.draws is not None
+    assert isinstance(tuner, Discrete)
+    x = kept.draws["position"]
     states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
     found = resample(tuner.sites(problem.logdensity_fn), states)
     chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
@@ -124,8 +161,7 @@ def _score(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:
 
 
 def _named(values: Any, statistics: Any, unravel: Unravel, v: Array) -> dict[str, Array]:
-    found: dict[str, Array] = values(unravel(v))
-    return found if statistics is None else found | statistics(found)
+    return named_values(values, statistics, unravel(v))
 
 
 def _by_name(

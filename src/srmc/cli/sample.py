@@ -15,9 +15,10 @@ from jax.extend.backend import clear_backends
 from rich.markup import escape
 
 import srmc
+from srmc._attempt import attempt
 from srmc.cli.find import find_model, truth_of
 from srmc.cli.show import print_result
-from srmc.cli.terminal import complaints, console, fail
+from srmc.cli.terminal import caution, complaints, console, fail
 from srmc.results import tables
 from srmc.store.files import check_writable, write_whole
 
@@ -133,7 +134,15 @@ def sample(
         return
     result.about["command"] = _command(given)
     out = _saved(result, out, given)
-    print_result(result, truth_of(model), as_json)
+    told: list[str] = []
+    attempt(
+        "printing the result",
+        lambda: print_result(result, truth_of(model), as_json),
+        None,
+        f"it can be read with srmc.load from {out / 'result.nc'}",
+        told,
+    )
+    caution(told)
     if not as_json:
         console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
@@ -189,7 +198,7 @@ def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
         _save(result, out, given)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="srmc-"))
-        complaints.print(f"[bold yellow]warning:[/] {escape(str(error))}", highlight=False)
+        caution([str(error)])
         complaints.print(f"{out} cannot take the result; it goes to {elsewhere}.", highlight=False)
         try:
             _save(result, elsewhere, given)
@@ -203,8 +212,14 @@ def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
 def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
     write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
-    write_whole(out / "plot.png", lambda p: result.plot(p))
-    result.report(out / "run.html")
+    told: list[str] = []
+    pictures = {
+        "the plot": lambda: write_whole(out / "plot.png", lambda p: result.plot(p)),
+        "the page": lambda: result.report(out / "run.html"),
+    }
+    for what, write in pictures.items():
+        attempt(what, write, None, "it is missing from the output", told)
+    caution(told)
 
 
 def _number_or_auto(alpha: str) -> float | str:

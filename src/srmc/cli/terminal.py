@@ -16,6 +16,12 @@ console = Console()
 complaints = Console(stderr=True)
 
 
+def caution(told: list[str]) -> None:
+    """Print warnings."""
+    for text in told:
+        complaints.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
+
+
 def fail(error: Exception, code: int = 2) -> NoReturn:
     """Report an error and exit; with the lines of the user's own code that led to it, if any did.
 

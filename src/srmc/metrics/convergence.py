@@ -1,5 +1,7 @@
 """R-hat and E-BFMI, equal to ArviZ's, which takes a second to import."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -51,16 +53,47 @@ def bfmi(energy: ArrayLike) -> Float[np.ndarray, " chain"]:
 def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     """The larger of the rank-normalised split R-hats of the draws and of their distances from the
     median (Vehtari et al., 2021); NaN where a coordinate never moves or draws are too few."""
-    half = draws.shape[1] // 2
-    if half < 2:
+    if draws.shape[1] < 4:
         return np.full(draws.shape[2], np.nan)
-    split = np.concatenate([draws[:, :half], draws[:, -half:]])
-    folded = np.abs(split - np.median(split, axis=(0, 1)))
-    larger: np.ndarray = np.maximum(*(_r_hat(_normal_scores(x)) for x in (split, folded)))
+    larger: np.ndarray = np.maximum(*(_r_hat(x) for x in _halves(draws)))
     return larger
 
 
-def _normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
+def mixing_p_value(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """The probability of so large an R-hat if all chains have one distribution.
+
+    R-hat compares the means of half-chains. The analysis of variance of their batch means tells
+    how far these differ by chance: F = batches × Var(half-chain means) / Var(batch means within).
+    """
+    values = [_one_way(x) for x in _halves(draws)]
+    smaller: np.ndarray = np.minimum(1.0, 2 * np.minimum(*values))
+    return smaller
+
+
+def _one_way(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    groups, length, size = x.shape
+    batch = max(1, round(np.sqrt(length)))
+    count = length // batch
+    means = x[:, -count * batch :].reshape(groups, count, batch, size).mean(axis=2)
+    between = count * means.mean(axis=1).var(axis=0, ddof=1)
+    within = means.var(axis=1, ddof=1).mean(axis=0)
+    ratio = np.divide(between, within, out=np.full(size, np.inf), where=within > 0)
+    found: np.ndarray = special.fdtrc(groups - 1, groups * (count - 1), ratio)
+    return found
+
+
+def _halves(
+    draws: Float[np.ndarray, "chain draw k"],
+) -> Iterator[Float[np.ndarray, "half draw k"]]:
+    """The normal scores of half-chains, and of their distances from the median."""
+    half = draws.shape[1] // 2
+    split = np.concatenate([draws[:, :half], draws[:, -half:]])
+    yield normal_scores(split)
+    yield normal_scores(np.abs(split - np.median(split, axis=(0, 1))))
+
+
+def normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
+    """The normal quantiles of the ranks of draws, over all chains."""
     flat = x.reshape(-1, x.shape[2])
     ranks = np.stack([_ranks(column) for column in flat.T], axis=1)
     scores: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))

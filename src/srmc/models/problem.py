@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+from jax.tree_util import Partial
 
 from srmc._types import Array, LogDensity, Position, PRNGKey, PyTree
 from srmc.models.labels import Labels
@@ -52,6 +53,50 @@ class Problem(NamedTuple):
     values: Callable[[Position], dict[str, Array]]
     inverse: Inverse | None = None
     labels: Labels = Labels()
+
+
+def without_slashes(problem: Problem, position: Position) -> Problem:
+    """The problem with `.` for `/` in all names, since `/` separates groups in ArviZ and in files.
+
+    NumPyro's `scope` makes such names.
+    """
+    names = list(jax.eval_shape(problem.values, position))
+    if not any("/" in name for name in names):
+        return problem
+    new = {name: name for name in names if "/" not in name}
+    for name in names:
+        if name not in new:
+            own = name.replace("/", ".")
+            while own in new.values():
+                own += "_"
+            new[name] = own
+    inverse, labels = problem.inverse, problem.labels
+    named = lambda arrays: {new.get(k, k.replace("/", ".")): x for k, x in arrays.items()}
+    dims = {k: tuple(axis.replace("/", ".") for axis in axes) for k, axes in labels.dims.items()}
+    if inverse is not None:
+        old = {new[name]: name for name in inverse.names}
+        back = lambda values: {old.get(k, k): x for k, x in values.items()}
+        likelihood, unconstrain = inverse.log_likelihood, inverse.unconstrain
+        inverse = Inverse(
+            tuple(old),
+            lambda values: unconstrain(back(values)),
+            None if likelihood is None else lambda values: named(likelihood(back(values))),
+            tuple(new.get(name, name) for name in inverse.random),
+        )
+    return problem._replace(
+        values=Partial(_renamed, problem.values, tuple(new.items())),
+        inverse=inverse,
+        labels=Labels(*(named(part) for part in (dims, *labels[1:]))),
+    )
+
+
+def _renamed(
+    values: Callable[[Position], dict[str, Array]],
+    names: tuple[tuple[str, str], ...],
+    position: Position,
+) -> dict[str, Array]:
+    found = values(position)
+    return {new: found[old] for old, new in names}
 
 
 def name_leaves(position: PyTree[Array]) -> dict[str, Array]:

@@ -30,9 +30,11 @@ def find_starts(
         positions = draw(jax.random.split(rng_key, num_chains))
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
+            numbers = all(np.ndim(x) == 0 and not isinstance(x, dict) for x in initial_position)
+            wanted = f"; for one position write jnp.array({initial_position})" * numbers
             raise ValueError(
                 f"initial_position must be a list of {num_chains} positions, one per chain, got "
-                f"{len(initial_position)}"
+                f"{len(initial_position)}{wanted}"
             )
         positions = stack_positions(initial_position, "initial_position")
     else:

@@ -10,19 +10,21 @@ from srmc.models.labels import RESERVED, Labels
 from srmc.results.result import Result
 
 NAME = "name_in_srmc"  # the attribute that holds a name that a file cannot
+PLAIN = "posterior_plain"
+UNCONSTRAINED = "unconstrained_posterior"
 Arrays = Mapping[str, Any]
 
 
 def groups_of(result: Result) -> dict[str, Any]:
     """Datasets by the name of their group."""
     kept, labels, groups = result.kept, result.labels, {}
-    draws = {"posterior": kept.draws, "base": kept.base}
+    draws = {"posterior": kept.draws, PLAIN: kept.base}
     for name, arrays in draws.items():
         if arrays is not None:
             groups[name] = dataset(arrays, RESERVED, labels)
     if kept.scored is not None:
-        groups["scored"] = dataset(kept.scored, RESERVED)
-    for name, moments in (("moments", kept.moments), ("base_moments", kept.base_moments)):
+        groups[UNCONSTRAINED] = dataset(kept.scored, RESERVED)
+    for name, moments in (("moments", kept.moments), ("moments_plain", kept.base_moments)):
         if moments is not None:
             groups[name] = dataset(flat(moments))
     if kept.covariance is not None:

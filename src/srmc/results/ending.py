@@ -1,6 +1,7 @@
 """The end of a run: from what it kept to a result that is precise enough."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._attempt import attempt
 from srmc._progress import Show
 from srmc._versions import versions
 from srmc.after.finish import rebalance_run
@@ -43,8 +45,17 @@ class Ending(NamedTuple):
             result = self.at(kept, done)
             if aim is None or result.interrupted:
                 break
-            seen.append(look_at(result, aim))
-            if seen[-1].met:
+            look = attempt(
+                "the summary",
+                functools.partial(look_at, result, aim),
+                None,
+                "it is not known whether target_error was reached, so that the run ended",
+                result.about["warnings"],
+            )
+            if look is None:
+                break
+            seen.append(look)
+            if look.met:
                 break
         if aim is not None:
             result.about["settings"]["target_error"] = aim.errors
@@ -79,7 +90,14 @@ class Ending(NamedTuple):
             labels=self.problem.labels,
             problem=self.problem,
         )
-        result.about["warnings"] = known + troubles(result)
+        result.about["warnings"] = known
+        known += attempt(
+            "diagnostics",
+            lambda: troubles(result),
+            [],
+            "it is not known whether the chains have mixed",
+            known,
+        )
         return result
 
 

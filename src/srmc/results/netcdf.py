@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from srmc.models.labels import Labels
-from srmc.results.datasets import NAME, dataset, groups_of, nested
+from srmc.results.datasets import NAME, PLAIN, UNCONSTRAINED, groups_of, nested
 from srmc.results.result import Result
 from srmc.run.keep import Kept
 from srmc.store.files import as_path, write_whole
 
-OPTIONAL = (
-    *("posterior", "base", "scored", "moments", "base_moments", "covariance"),
-    *("observed_data", "constant_data", "coords"),
+GROUPS = (
+    *("posterior", PLAIN, UNCONSTRAINED, "moments", "moments_plain", "covariance"),
+    *("observed_data", "constant_data"),
 )
+# The names of groups in files of version 0.2.
+OLD = {PLAIN: "base", UNCONSTRAINED: "scored", "moments_plain": "base_moments"}
+OPTIONAL = (*GROUPS, *OLD.values(), "coords")
 
 
 def save(result: Result, path: Path) -> None:
@@ -29,15 +32,14 @@ def save(result: Result, path: Path) -> None:
         "interrupted": result.interrupted,
         "batch_sizes": result.kept.batch_sizes,
         "dims": {name: list(axes) for name, axes in result.labels.dims.items()},
+        "coords": {name: _as_json(_plain(x)) for name, x in result.labels.coords.items()},
     }
     attrs = {"about": json.dumps(result.about), "run": json.dumps(run)}
-    coords = {name: _plain(x) for name, x in result.labels.coords.items()}
 
     def write(aside: Path) -> None:
         import xarray
 
-        # The coordinates of moments have no dataset that they fit into.
-        groups = groups_of(result) | ({"coords": dataset(coords)} if coords else {})
+        groups = groups_of(result)
         try:
             xarray.Dataset(attrs=attrs).to_netcdf(aside, mode="w", engine="h5netcdf")
             for group, data in groups.items():
@@ -57,6 +59,13 @@ def _plain(x: Any) -> np.ndarray:
     return np.array([str(item) for item in array]) if array.dtype == object else array
 
 
+def _as_json(x: np.ndarray) -> dict[str, Any]:
+    return {
+        "dtype": x.dtype.str,
+        "values": (x if x.dtype.kind in "biuf" else x.astype(str)).tolist(),
+    }
+
+
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a result that `Result.save` wrote."""
     path = as_path("path", path)
@@ -66,23 +75,26 @@ def load(path: str | os.PathLike[str]) -> Result:
     if "about" not in attrs or "run" not in attrs:
         raise ValueError(f"{path} is no result of srmc")
     run = json.loads(attrs["run"])
-    stats, _ = _read(path, "sample_stats")
-    found = {group: _read(path, group)[0] for group in OPTIONAL}
+    stats = _read(path, "sample_stats")[0]
+    found = {group: _read(path, group)[0] for group in GROUPS}
+    found |= {group: _read(path, OLD[group])[0] for group in OLD if found[group] is None}
     covariance = found["covariance"]
     kept = Kept(
         stats=stats or {},
         draws=found["posterior"],
-        base=found["base"],
-        scored=found["scored"],
+        base=found[PLAIN],
+        scored=found[UNCONSTRAINED],
         moments=nested(found["moments"]),
-        base_moments=nested(found["base_moments"]),
+        base_moments=nested(found["moments_plain"]),
         covariance=None if covariance is None else covariance["covariance"],
         batch_sizes=run["batch_sizes"],
     )
-    labels = Labels(
-        {name: tuple(axes) for name, axes in run.get("dims", {}).items()},
-        *(found[group] or {} for group in ("coords", "observed_data", "constant_data")),
-    )
+    if "coords" in run:
+        coords = {name: np.array(x["values"], x["dtype"]) for name, x in run["coords"].items()}
+    else:
+        coords = _read(path, "coords")[0] or {}
+    dims = {name: tuple(axes) for name, axes in run.get("dims", {}).items()}
+    labels = Labels(dims, coords, found["observed_data"] or {}, found["constant_data"] or {})
     about = json.loads(attrs["about"])
     return Result(kept, about, run["shared_history"], run["interrupted"], labels)
 

@@ -10,17 +10,10 @@ from srmc._arviz import import_arviz
 from srmc._versions import versions
 from srmc.after.explain import over_draws
 from srmc.models.labels import RESERVED
-from srmc.results.datasets import dataset, groups_of
+from srmc.results.datasets import PLAIN, dataset, groups_of
 from srmc.results.result import Result
 
-PLAIN = "posterior_plain"
-GROUPS = {
-    "posterior": "posterior",
-    "base": PLAIN,
-    "sample_stats": "sample_stats",
-    "observed_data": "observed_data",
-    "constant_data": "constant_data",
-}
+GROUPS = ("posterior", PLAIN, "sample_stats", "observed_data", "constant_data")
 
 
 def to_arviz(result: Result, log_likelihood: bool = False) -> Any:
@@ -28,7 +21,7 @@ def to_arviz(result: Result, log_likelihood: bool = False) -> Any:
     if not isinstance(log_likelihood, bool):
         raise TypeError(f"log_likelihood must be True or False, got {log_likelihood!r}")
     found = groups_of(result)
-    groups = {new: found[name] for name, new in GROUPS.items() if name in found}
+    groups = {name: found[name] for name in GROUPS if name in found}
     groups["sample_stats"] = _known(groups["sample_stats"])
     if log_likelihood:
         groups["log_likelihood"] = _log_likelihood(result)

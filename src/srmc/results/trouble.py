@@ -4,18 +4,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import special
 
-from srmc.metrics.convergence import bfmi, rank_r_hat
+from srmc.metrics.convergence import bfmi, mixing_p_value, normal_scores, rank_r_hat
 from srmc.metrics.errors import effective_size
 from srmc.results.result import Result, blocks
 
-MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021)
+MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021), or up to what
+CHANCE = 1e-3  # chance gives its largest value, over all coordinates, with this probability
 FEW = 100  # independent draws, below which errors from one run are poor
 DEPTH = 10  # the largest depth of a tree of NUTS, unless another is asked for
 LOW_ENERGY = 0.3  # E-BFMI below which chains may miss the tails (Betancourt, 2016)
+CLUSTER = 5  # divergences, below which nobody can tell whether they cluster
 FEWEST = 4  # draws per chain, below which there are no errors
 WEAK = 0.5  # mean over largest alpha, below which the guard made repellence weak
-SHOWN = 1000  # coordinates that are looked at
 
 
 class RunWarning(UserWarning):
@@ -50,9 +52,8 @@ def _of_steps(result: Result) -> Iterator[str]:
     diverging = result.total("diverging")
     if diverging:
         yield (
-            f"{diverging:,} of {steps:,} draws came after a divergence, so that parts of the "
-            "target may be missing. Reparametrise the model (non-centred), or use smaller steps "
-            "(target_acceptance=0.95)"
+            f"{diverging:,} of {steps:,} draws ({diverging / steps:.2%}) came after a divergence. "
+            + _about_divergences(result, diverging)
         )
     refused = steps - result.total("is_finite")
     if refused > 0.1 * steps:
@@ -62,6 +63,47 @@ def _of_steps(result: Result) -> Iterator[str]:
         )
     if result.about["settings"]["thin"] == 1:
         yield from _of_trajectories(result)
+
+
+def _about_divergences(result: Result, count: int) -> str:
+    """Whether divergences cluster, and what to do about them."""
+    draws = result.base or result.kept.draws
+    found = None if draws is None else _cluster(draws, result)
+    if found is not None:
+        name, share = found
+        return (
+            f"They cluster at {'low' if share < 0.5 else 'high'} values of {name} (their mean rank "
+            f"is {share:.0%}), where parts of the target may be missing. Use smaller steps "
+            "(target_acceptance=0.95). Reparametrise the model if the scale or location of other "
+            f"parameters depends on {name}"
+        )
+    where = "They are too few to tell whether they" if count < CLUSTER else "They do not"
+    return f"{where} cluster. Smaller steps (target_acceptance=0.95) usually remove them"
+
+
+def _cluster(draws: dict[str, Any], result: Result) -> tuple[str, float] | None:
+    """The coordinate in which diverging draws differ most from the others, and their mean rank.
+
+    Ranks of draws that diverge anywhere are uniform, so that their mean has variance 1 / 12 n.
+    """
+    diverging = np.asarray(result.stats["diverging"], bool).ravel()
+    if np.sum(diverging) < CLUSTER:
+        return None
+    names: list[str] = []
+    means: list[np.ndarray] = []
+    for name, array in draws.items():
+        for labels, block in blocks(name, array, result.labels):
+            ranks = normal_scores(block).reshape(-1, block.shape[2])
+            names += labels
+            means.append(special.ndtr(ranks[diverging]).mean(axis=0))
+    shares = np.concatenate(means)
+    z = np.abs(shares - 0.5) * np.sqrt(12 * np.sum(diverging))
+    worst = int(np.nanargmax(z))
+    return (
+        (names[worst], float(shares[worst]))
+        if 2 * special.ndtr(-z[worst]) < CHANCE / len(z)
+        else None
+    )
 
 
 def _of_trajectories(result: Result) -> Iterator[str]:
@@ -114,7 +156,7 @@ def of_chains(result: Result) -> Iterator[str]:
             "have mixed, and for standard errors. Run longer"
         )
         return
-    names, r_hat, sizes, still = _convergence(result)
+    names, r_hat, sizes, still, apart = _convergence(result)
     if len(still):
         accepted = float(np.mean(result.stats["acceptance_rate"][still]))
         steps = "larger" if accepted > 0.5 else "smaller"
@@ -122,13 +164,13 @@ def of_chains(result: Result) -> Iterator[str]:
             f"chains {', '.join(map(str, still))} never moved, and accepted {accepted:.0%} of "
             f"their proposals. Use {steps} steps, start elsewhere, or run a longer warm-up"
         )
-    worst = int(np.nanargmax(r_hat)) if np.any(np.isfinite(r_hat)) else None
-    moved = len(still) < len(result.stats["alpha"])
-    if worst is not None and r_hat[worst] > MIXED and moved:
+    if len(apart) and len(still) < len(result.stats["alpha"]):
+        worst = apart[np.argmax(r_hat[apart])]
         yield (
             f"the chains have not mixed: R-hat of the plain chains is up to {r_hat[worst]:.3f} "
-            f"({names[worst]}), and should be below {MIXED}. Run longer, or reparametrise; with "
-            "separate modes try srmc.tempering"
+            f"({names[worst]}), and chance would give that in fewer than one run in "
+            f"{round(1 / CHANCE):,}. Run longer, or reparametrise; with separate modes try "
+            "srmc.tempering"
         )
     slowest = int(np.argmin(sizes))
     if sizes[slowest] < FEW:
@@ -138,20 +180,23 @@ def of_chains(result: Result) -> Iterator[str]:
         )
 
 
-def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Names, R-hats and effective sizes of coordinates, and the chains that never moved."""
+def _convergence(result: Result) -> tuple[list[str], np.ndarray, np.ndarray, Any, Any]:
+    """Names, R-hats and effective sizes of coordinates, the chains that never moved, and the
+    coordinates in which chains differ by more than chance."""
     names: list[str] = []
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[Any, Any, Any]] = []
     moved = np.zeros(len(result.stats["alpha"]), bool)
     for name, array in (result.base or result.draws).items():
-        for labels, block in blocks(name, array, result.labels):
-            x = block[..., : SHOWN - len(names)]
+        for labels, x in blocks(name, array, result.labels):
             with np.errstate(all="ignore"):
-                found.append((rank_r_hat(x), effective_size(x)))
+                r_hat, p_values = rank_r_hat(x), np.ones(x.shape[2])
+                high = r_hat > MIXED
+                if np.any(high):
+                    p_values[high] = mixing_p_value(x[..., high])
+                found.append((r_hat, effective_size(x), p_values))
             # Rounding alone is no move.
             moved |= np.any(np.ptp(x, axis=1) > 1e-4 * x.std(axis=(0, 1)), axis=1)
-            names += labels[: x.shape[2]]
-            if len(names) >= SHOWN:
-                break
-    r_hat, sizes = (np.concatenate(column) for column in zip(*found, strict=True))
-    return names, r_hat, sizes, np.flatnonzero(~moved)
+            names += labels
+    r_hat, sizes, p_values = (np.concatenate(column) for column in zip(*found, strict=True))
+    apart = np.flatnonzero(p_values < CHANCE / len(names))
+    return names, r_hat, sizes, np.flatnonzero(~moved), apart

@@ -154,7 +154,9 @@ def unconstrained(_: Any, state: RepelState) -> Recorded:
 def named_values(values: Any, statistics: Any, position: Position) -> dict[str, Array]:
     """A draw's values by name, in the user's space."""
     found: dict[str, Array] = values(position)
-    return found if statistics is None else found | statistics(found)
+    if statistics is None:
+        return found
+    return found | {str(k).replace("/", "."): x for k, x in statistics(found).items()}
 
 
 def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
@@ -171,6 +173,7 @@ def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
         more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
         if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
             raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
+        more = {k.replace("/", ".") if isinstance(k, str) else k: x for k, x in more.items()}
         if taken := [name for name in more if name in values]:
             raise ValueError(
                 f"statistics must return new names, got {', '.join(taken)}, which the model has"
