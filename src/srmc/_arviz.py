@@ -1,6 +1,7 @@
 """ArviZ, imported on first use and without its daily announcement."""
 
 import contextlib
+import sys
 import tempfile
 import threading
 import warnings
@@ -12,9 +13,10 @@ _one_at_a_time = threading.Lock()
 
 def import_arviz() -> Any:
     """The `arviz` package."""
-    with _one_at_a_time, _stamped_elsewhere(), warnings.catch_warnings():
+    with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        import arviz
+        with contextlib.nullcontext() if "arviz" in sys.modules else _stamped_elsewhere():
+            import arviz
     return arviz
 
 

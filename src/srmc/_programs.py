@@ -39,7 +39,7 @@ def enable_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     -------
     The folder of the programs that this machine can run.
     """
-    known = jax.config.values["jax_compilation_cache_dir"]
+    known = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if known is not None:
         return Path(known)
     path = (_user_cache() if folder is None else Path(folder)) / _machine()
@@ -59,7 +59,7 @@ def keep_programs(unasked: bool = False) -> None:
     """
     asked = os.environ.get(SWITCH, "")
     if asked.lower() != "off" and (asked or unasked):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: nobody has a home
             enable_cache(asked or None)
 
 
