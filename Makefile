@@ -2,13 +2,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench docs serve dist clean
+.PHONY: demo test test-oldest test-newest lint bench docs serve dist clean
 
 demo: .venv/ready
 	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
 test: .venv/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The oldest and the newest versions that pyproject.toml allows, where they meet our code.
+INTERFACES := tests/test_arviz.py tests/plugins tests/models/test_models.py \
+  tests/results/test_hierarchical.py tests/results/test_files.py
+
+# The imports come first, since a test skips what it cannot import.
+test-oldest test-newest: test-%: .venv-%/ready
+	.venv-$*/bin/python -W ignore -c 'import equinox, mlxtend, numpyro, pymc, sklearn'
+	.venv-$*/bin/srmc sample --help > .venv-$*/help.txt
+	.venv-$*/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(INTERFACES)
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -42,6 +52,16 @@ dist:
 	.venv-docs/bin/python -m pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5' 'mkdocstrings[python]>=0.27' ruff
 	touch $@
 
+# python3.13, where there is one, has versions that older Pythons do not get.
+.venv-oldest/ready: VERSIONS := lowest-direct
+.venv-newest/ready: VERSIONS := highest
+.venv-newest/ready: PYTHON := $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
+.venv-oldest/ready .venv-newest/ready: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet uv
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution $(VERSIONS) --editable '.[test]'
+	touch $@
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -49,4 +69,4 @@ dist:
 	touch $@
 
 clean:
-	rm -rf .venv .venv-docs .venv-dist dist site demo-output srmc-output
+	rm -rf .venv .venv-docs .venv-dist .venv-oldest .venv-newest dist site demo-output srmc-output

@@ -17,6 +17,10 @@ if version("jaxlib").startswith("0.10."):  # XLA does not start with a flag that
 import jax
 import pytest
 
+from srmc._arviz import import_arviz
+
+import_arviz()  # before PyMC does, in whose hands ArviZ's stamp of the day can fail
+
 collect_ignore = ["dist.py"]  # a script for an installed package
 
 

@@ -1,7 +1,10 @@
 """The cache of compiled programs."""
 
 import logging
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,26 +20,76 @@ OPTIONS = (
 )
 
 
-@pytest.mark.parametrize("switch", ["off", "folder", "unset", "broken"])
-def test_it_is_where_the_environment_says(tmp_path, monkeypatch, switch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    (tmp_path / "file").write_text("no folder")
-    asked = {"off": "off", "folder": str(tmp_path / "mine"), "broken": str(tmp_path / "file")}
-    monkeypatch.setenv("SRMC_PROGRAMS", asked.get(switch, ""))
-    before = {name: jax.config.values[name] for name in OPTIONS}
-    try:
-        jax.config.update("jax_compilation_cache_dir", None)
-        keep_programs.__wrapped__()  # nothing is compiled before the options are as they were
-        found = jax.config.values["jax_compilation_cache_dir"]
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
-    if switch in ("off", "broken"):
-        assert found is None
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home, no cache; nothing may be compiled before the options are as they were."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CACHE_HOME", "SRMC_PROGRAMS"):
+        monkeypatch.delenv(name, raising=False)
+    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield tmp_path
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def folder():
+    return jax.config.jax_compilation_cache_dir
+
+
+def test_it_is_enabled_in_a_folder_of_this_kind_of_machine(home):
+    path = srmc.enable_cache(home / "mine")
+    assert folder() == str(path)
+    assert path.parent == home / "mine"
+    assert path.is_dir()
+    assert srmc.enable_cache(home / "other") == path  # the first one stays
+    assert not (home / "other").exists()
+
+
+def test_it_is_in_the_users_cache_unless_said_otherwise(home):
+    assert srmc.enable_cache().parent == home / ".cache" / "srmc" / "programs"
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(home):
+    (home / "file").write_text("no folder")
+    with pytest.raises(OSError, match="file"):
+        srmc.enable_cache(home / "file")
+    assert folder() is None
+
+
+@pytest.mark.parametrize("unasked", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "found"), [("off", None), ("mine", "mine"), ("file", None), ("", ".cache")]
+)
+def test_the_environment_and_the_command_line_enable_it(home, monkeypatch, asked, found, unasked):
+    (home / "file").write_text("no folder")
+    monkeypatch.setenv("SRMC_PROGRAMS", str(home / asked) if asked in ("mine", "file") else asked)
+    keep_programs(unasked)
+    if found is None or not (asked or unasked):
+        assert folder() is None
     else:
-        start = tmp_path / ("mine" if switch == "folder" else "home/.cache/srmc/programs")
-        assert found.startswith(str(start))
+        assert folder().startswith(str(home / found))
+
+
+UNASKED = """
+import atexit, jax, blackjax
+hooks, options = atexit._ncallbacks(), dict(jax.config.values)
+import jax.numpy as jnp, numpy as np, srmc
+assert atexit._ncallbacks() == hooks
+start = np.zeros(2, np.float32)
+logp = lambda x: -0.5 * jnp.sum(x**2)
+size = {"num_warmup": 100, "num_samples": 100, "num_chains": 2, "progress": False}
+plain = srmc.sample(logp, initial_position=start, kernel="mala", alpha=0.0, **size)
+srmc.rebalance(plain.draws["x"], jax.grad(logp), progress=False)
+assert dict(jax.config.values) == options
+"""
+
+
+def test_importing_sampling_and_rebalancing_leave_the_process_and_the_home_alone(tmp_path):
+    dropped = ("JAX_COMPILATION_CACHE_DIR", "SRMC_PROGRAMS", "XDG_CACHE_HOME")
+    env = {k: v for k, v in os.environ.items() if k not in dropped} | {"HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", UNASKED], env=env, check=True)
+    assert not list(tmp_path.rglob("*srmc*"))
 
 
 def compiled(caplog):

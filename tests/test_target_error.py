@@ -47,7 +47,8 @@ def test_it_can_be_stopped_resumed_and_sharpened(stopped, tmp_path):
     """The folder goes on where it was, to the same draws; a smaller error extends them."""
     run = RUN | {"checkpoint": tmp_path / "run", "resume": True}
     first = srmc.sample(skewed, target_error=0.2, **run)
-    assert first.about["num_draws"] == 250
+    looks = [look["draws"] for look in stopped.about["looks"]]
+    assert first.about["num_draws"] in looks[:-1]
     then = srmc.sample(skewed, target_error={"mean": 0.01, "quantiles": 0.025}, **run)
     np.testing.assert_array_equal(then.draws["x"], stopped.draws["x"])
     assert then.about["looks"] == stopped.about["looks"]

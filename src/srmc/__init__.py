@@ -1,6 +1,7 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
 from srmc import discrete, kernels, metrics, models, run, targets, theory, tune
+from srmc._programs import enable_cache
 from srmc.after.ais import AISResult, ais
 from srmc.after.control_variates import Controlled, zv
 from srmc.after.errors import rebalanced_error
@@ -71,6 +72,7 @@ __all__ = [
     "combined",
     "discrete",
     "dlp",
+    "enable_cache",
     "field",
     "find_temperatures",
     "fixed",

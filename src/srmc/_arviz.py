@@ -1,12 +1,41 @@
 """ArviZ, imported on first use and without its daily announcement."""
 
+import contextlib
+import sys
+import tempfile
+import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
+
+_one_at_a_time = threading.Lock()
 
 
 def import_arviz() -> Any:
     """The `arviz` package."""
-    with warnings.catch_warnings():
+    with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        import arviz
+        with contextlib.nullcontext() if "arviz" in sys.modules else _stamped_elsewhere():
+            import arviz
     return arviz
+
+
+@contextlib.contextmanager
+def _stamped_elsewhere() -> Iterator[None]:
+    """Inside, the user's cache is a folder of this process alone.
+
+    On import, ArviZ 0.23 writes the day of its announcement there, under a temporary name that
+    processes share: those that start at once lose it, and without a writable home all fail.
+    """
+    try:
+        import platformdirs
+    except ImportError:  # nor does this ArviZ use it
+        yield
+        return
+    usual = platformdirs.user_cache_dir
+    with tempfile.TemporaryDirectory() as folder:
+        platformdirs.user_cache_dir = lambda *_, **__: folder
+        try:
+            yield
+        finally:
+            platformdirs.user_cache_dir = usual

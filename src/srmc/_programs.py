@@ -1,5 +1,6 @@
-"""Compiled programs are kept, in memory and on disk: a call compiles nothing that another did."""
+"""Compiled programs are kept, in memory and, if asked for, on disk: none is compiled twice."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -20,29 +21,46 @@ T = TypeVar("T")
 MOST = 2**30  # bytes of programs that are kept; those not used for longest are removed first
 MODELS = 8  # programs of one kind that are kept in memory
 KINDS = 8  # of the programs that `program_of` makes for a model
-SWITCH = "SRMC_PROGRAMS"  # a folder, or "off"
+SWITCH = "SRMC_PROGRAMS"  # a folder; "off" for the command line, which else keeps programs
 
 
-@functools.cache
-def keep_programs() -> None:
-    """Switch on JAX's own cache, unless it is on already or the environment says "off".
+def enable_cache(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Keep compiled programs on disk, so that later processes need not compile them again.
 
-    Programs are in the user's cache folder, or where the environment variable SRMC_PROGRAMS says.
+    This sets JAX's own options of the whole process: up to 1 GB of programs, however fast they
+    compile. A cache that was configured before is left as it is.
+
+    Parameters
+    ----------
+    folder
+        Where to keep programs; the user's cache folder if not given.
+
+    Returns
+    -------
+    The folder of the programs that this machine can run.
     """
-    asked = os.environ.get(SWITCH, "")
-    if asked.lower() == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
-        return
-    folder = Path(asked) if asked else _user_cache() / "srmc" / "programs"
-    folder = folder / _machine()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError:  # a home that cannot be written to
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    known = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if known is not None:
+        return Path(known)
+    path = (_user_cache() if folder is None else Path(folder)) / _machine()
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path):  # fails here rather than at each program
+        pass
+    jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_compilation_cache_max_size", MOST)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    return path
+
+
+def keep_programs(unasked: bool = False) -> None:
+    """Enable the cache if the environment variable SRMC_PROGRAMS names a folder, or `unasked`.
+
+    SRMC_PROGRAMS=off keeps it off. A folder that cannot be written to does not stop a run.
+    """
+    asked = os.environ.get(SWITCH, "")
+    if asked.lower() != "off" and (asked or unasked):
+        with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: nobody has a home
+            enable_cache(asked or None)
 
 
 def remembered(make: Callable[P, T], most: int = MODELS) -> Callable[P, T]:
@@ -165,7 +183,8 @@ def _over_rows(function: Callable[[Any], T], rows: Any) -> T:
 
 
 def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "srmc" / "programs"
 
 
 def _machine() -> str:

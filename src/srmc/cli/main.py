@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import srmc
+from srmc._programs import keep_programs
 from srmc.cli.bench import bench
 from srmc.cli.compare import calibration, clock, gallery, multimodal, posteriors, streaming
 from srmc.cli.reproduce import reproduce
@@ -37,3 +38,4 @@ def main(
     ] = False,
 ) -> None:
     """MCMC samplers that remember where they have been."""
+    keep_programs(unasked=True)

@@ -51,6 +51,7 @@ def sample(
     chain are in the group posterior_plain; R-hat and effective sample sizes are to be taken from
     there.
     """
+    import_arviz()  # before PyMC does, which does not mind its stamp of the day
     import pymc as pm
 
     model = model or pm.Model.get_context(error_if_none=False)

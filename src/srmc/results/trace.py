@@ -27,8 +27,9 @@ def to_arviz(result: Result, log_likelihood: bool = False) -> Any:
         groups["log_likelihood"] = _log_likelihood(result)
     if "posterior" in groups:
         groups["posterior"] = groups["posterior"].assign_attrs(_attributes(result))
-    if PLAIN in groups and result.is_rebalanced:
-        note = {"srmc_draws": f"those of the group {PLAIN}"}
+    if {"posterior", PLAIN} & {*groups}:
+        whose = PLAIN if PLAIN in groups and result.is_rebalanced else "posterior"
+        note = {"srmc_draws": f"those of the group {whose}"}
         groups["sample_stats"] = groups["sample_stats"].assign_attrs(note)
     return _trace(groups, {"about": json.dumps(result.about)})
 
@@ -63,6 +64,8 @@ def _attributes(result: Result) -> dict[str, Any]:
             f"chain; they hold for the group {PLAIN}, if there is one. The standard errors of "
             "these draws are in result.summary() and result.estimate() of srmc"
         )
+    else:
+        known["srmc_diagnostics"] = "mcse, ess and r_hat of ArviZ hold for these draws"
     return known
 
 

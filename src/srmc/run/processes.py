@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax._src import distributed  # its client, which no public name gives
 from jax.experimental import multihost_utils
 from numpy.typing import ArrayLike
 
@@ -55,8 +54,19 @@ class Notice:
 
 
 def _client() -> Any:
-    """The client of `jax.distributed`, if that was initialised."""
-    return distributed.global_state.client
+    """The client of `jax.distributed`, if that was initialised.
+
+    No public name gives it. A version of JAX that keeps it elsewhere has None here: then a notice
+    is seen when the programs that devices run have ended.
+    """
+    if not jax.distributed.is_initialized():
+        return None
+    try:
+        from jax._src import distributed
+
+        return distributed.global_state.client
+    except (ImportError, AttributeError):
+        return None
 
 
 def together(action: Callable[[], T]) -> T:

@@ -63,6 +63,8 @@ class Stop:
             notice.give()
         if notice.meet():
             self.signal = self.signal or signal.SIGTERM
+            if not _left:
+                atexit.register(_leave)
             _left.append((self.signal, leaves))
             raise KeyboardInterrupt
 
@@ -118,6 +120,3 @@ def _leave() -> None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         time.sleep(0.05)
-
-
-atexit.register(_leave)
