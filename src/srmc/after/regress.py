@@ -150,14 +150,18 @@ def _fitted(
 def _cross_fitted(
     f: Functions, own: Float[np.ndarray, "row m chain draw"], shares: Float[np.ndarray, "row m"]
 ) -> tuple[Functions, Float[np.ndarray, "row function draw"]]:
-    """What features explain of each part of the run, with coefficients from the other parts."""
+    """What features explain of each part of the run, with coefficients from the other parts.
+
+    The regressions have an intercept, since averages over the draws are not those of the target.
+    """
     ends = np.linspace(0, f.shape[3], FOLDS + 1).astype(int)
     parts = [slice(*pair) for pair in itertools.pairwise(ends)]
     chains = range(f.shape[2])
+    centred = own - own.mean(axis=(2, 3), keepdims=True)
     product = lambda a, part: sum(
-        np.matmul(a[:, :, c, part], np.swapaxes(own[:, :, c, part], 1, 2)) for c in chains
+        np.matmul(a[:, :, c, part], np.swapaxes(centred[:, :, c, part], 1, 2)) for c in chains
     )
-    gram = np.stack([product(own, part) for part in parts]).astype(float)
+    gram = np.stack([product(centred, part) for part in parts]).astype(float)
     cross = np.stack([product(f, part) for part in parts]).astype(float)
     inverse = _inverse_root(gram.sum(axis=0) - gram)
     right = (cross.sum(axis=0) - cross) @ np.swapaxes(inverse, 2, 3)
@@ -178,7 +182,10 @@ def _cross_fitted(
 
 
 def _inverse_root(gram: Float[np.ndarray, "... m m"]) -> Float[np.ndarray, "... m m"]:
-    """The inverse of the lower root: its leading parts are those of the leading features."""
+    """The inverse of the lower root: its leading parts are those of the leading features.
+
+    The ridge is as of one more draw per feature: features that are almost constant together over
+    these draws would take the intercept's place.
+    """
     size = gram.shape[-1]
-    ridge = 1e-6 * np.trace(gram, axis1=-2, axis2=-1)[..., None, None] / max(1, size) + 1e-30
-    return np.linalg.inv(np.linalg.cholesky(gram + ridge * np.eye(size)))
+    return np.linalg.inv(np.linalg.cholesky(gram + size * np.eye(size)))
