@@ -8,7 +8,8 @@ from importlib.metadata import version
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiling is what takes the time, here and in child processes; this takes a third of it.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-if version("jaxlib").startswith("0.10."):  # XLA does not start with a flag that it does not know
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # JAX 0.9 logs a page per program from the cache
+if version("jaxlib").startswith("0.9."):  # XLA does not start with a flag that it does not know
     os.environ.setdefault(
         "XLA_FLAGS",
         "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",

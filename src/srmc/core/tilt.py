@@ -119,7 +119,8 @@ def _as_density(
 def _tilted_value(value: Scalar, s: Score, u: Feature, alpha: Scalar) -> Scalar:
     """log pi - alpha u·s, or -inf, which every kernel rejects, where that is not finite."""
     out = value - alpha.astype(value.dtype) * optax.tree.vdot(s, u).astype(value.dtype)
-    return jnp.where(jnp.isfinite(out), out, -jnp.inf)
+    finite: Scalar = jnp.where(jnp.isfinite(out), out, -jnp.inf)
+    return finite
 
 
 # From the score function, x, s(x), u, alpha and eps to the gradient of the tilt.

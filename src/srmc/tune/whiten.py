@@ -57,4 +57,5 @@ def slow_modes(s: Draws) -> Float[Array, "d d"]:
     _, modes = jnp.linalg.eigh(first.T @ first / len(first))
     loss = jnp.mean((second @ modes) ** 2, axis=0)
     is_slow = jnp.min(loss) < rule.SLOW * jnp.median(loss)
-    return jnp.where(is_slow, modes, jnp.eye(len(modes), dtype=s.dtype))
+    chosen: Array = jnp.where(is_slow, modes, jnp.eye(len(modes), dtype=s.dtype))
+    return chosen
