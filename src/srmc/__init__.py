@@ -10,6 +10,7 @@ from srmc.after.rebalance import rebalance
 from srmc.after.rebalancing import rebalancing
 from srmc.after.report import Report as Rebalancing
 from srmc.after.reweight import reweight
+from srmc.coordinates import Coordinates, learn_coordinates
 from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
 from srmc.core.history import gain
 from srmc.core.repel import repel, repelled
@@ -49,6 +50,7 @@ __all__ = [
     "Binary",
     "Categorical",
     "Controlled",
+    "Coordinates",
     "Field",
     "Keep",
     "Model",
@@ -85,6 +87,7 @@ __all__ = [
     "hmc",
     "improve",
     "kernels",
+    "learn_coordinates",
     "load",
     "locally_balanced",
     "mala",
