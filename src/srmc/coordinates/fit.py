@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 
-from srmc._types import Float
 from srmc.coordinates import rule
+from srmc.types import Float
 
 
 class Weights(NamedTuple):

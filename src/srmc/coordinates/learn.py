@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import as_numbers
-from srmc._types import ArrayLike, Float
 from srmc.coordinates import rule
 from srmc.coordinates.fit import mapped
 from srmc.coordinates.learned import Coordinates, identity
 from srmc.coordinates.order import Found, Rows, search, whitened
+from srmc.types import ArrayLike, Float
 
 
 def learn_coordinates(

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from srmc._types import Array, Float, Int, LogDensity, Scalar
 from srmc.coordinates import rule
 from srmc.coordinates.table import Effect, effects, sentences
+from srmc.types import Array, Float, Int, LogDensity, Scalar
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc._types import Float, Int
 from srmc.coordinates import rule
 from srmc.coordinates.fit import Weights, divergence, fit, mapped
+from srmc.types import Float, Int
 
 Rows = tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]  # draws, and their scores
 
