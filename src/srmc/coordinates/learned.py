@@ -94,6 +94,12 @@ class Coordinates:
         s_u: Array = jnp.vectorize(one, signature="(d),(d)->(d)")(x, s)
         return s_u
 
+    def of_scores(self, u: Float[Array, " d"], s: Float[Array, " d"]) -> tuple[Array, Array]:
+        """From a draw and its score in u to those in x."""
+        x = self.inverse(u)
+        (_, total), back = jax.vjp(self._forward_and_log_determinant, x)
+        return x, back((s, jnp.ones_like(total)))[0]
+
     def padded(self, q: int) -> "Coordinates":
         """The same map with weights of 0 for modulators up to q: one program serves for all."""
         more = q - self.modulators.size
@@ -132,6 +138,16 @@ class Coordinates:
         z = (x - self.center) / self.scale
         h = z[self.modulators]
         return (z - self._location(h)) * jnp.exp(-self._log_scale(h))
+
+    def _forward_and_log_determinant(
+        self, x: Float[Array, " d"]
+    ) -> tuple[Float[Array, " d"], Scalar]:
+        """From x to u, and log |det du/dx|."""
+        if self.is_identity:
+            return x, jnp.zeros((), x.dtype)
+        z = (x - self.center) / self.scale
+        log_scale = self._log_scale(z[self.modulators])
+        return self._forward(x), -jnp.sum(log_scale) - jnp.sum(jnp.log(self.scale))
 
     def _location(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
         return self.shift + self.linear @ h + (self.quadratic @ h) @ h

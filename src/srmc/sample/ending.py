@@ -12,12 +12,14 @@ import numpy as np
 from srmc._attempt import attempt
 from srmc._progress import Show
 from srmc._versions import versions
+from srmc.coordinates import Coordinates
 from srmc.models.problem import Problem
 from srmc.rebalance.report import Report, as_record
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import troubles
 from srmc.sample.finish import rebalance_run
+from srmc.sample.learning import described
 from srmc.sample.looks import Aim
 from srmc.sample.plan import Plan
 from srmc.sample.precision import Look, look_at, missed
@@ -27,9 +29,11 @@ from srmc.sample.tune import Tuned, Tuner
 
 
 class Ending(NamedTuple):
-    """From what was kept of a run to its result."""
+    """From what was kept of a run, of the `inner` problem, to its result."""
 
     problem: Problem
+    inner: Problem
+    coordinates: Coordinates | None
     plan: Plan
     tuner: Tuner
     tuned: Tuned
@@ -75,13 +79,14 @@ class Ending(NamedTuple):
         if plan.rebalances(dim_of(self.tuned.positions)):
             last = self.show if stop.signal is None else stop.show  # a stop does not wait for this
             kept, reports, known = rebalance_run(
-                self.problem, plan, self.tuner, kept, self.tuned.positions, last
+                self.inner, plan, self.tuner, kept, self.tuned.positions, last
             )
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
         stop.at_once = False
         seconds = time.perf_counter() - self.began
         about = _about(self.problem, plan, self.tuner, self.tuned, done, seconds)
+        about["coordinates"] = described(self.coordinates)
         result = Result(
             kept=kept,
             about=about | {"rebalancing": [as_record(report) for report in reports]},

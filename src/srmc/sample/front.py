@@ -26,6 +26,7 @@ from srmc.results.trouble import RunWarning
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.ending import Ending
 from srmc.sample.keep import Recording, keep_draws, keep_moments
+from srmc.sample.learning import in_coordinates
 from srmc.sample.looks import Aim, longest, looks
 from srmc.sample.loop import Carry, start
 from srmc.sample.plan import Keep, Plan
@@ -66,6 +67,7 @@ def sample(
     target_acceptance: float | None = None,
     max_tree_depth: int | None = None,
     metric: str = "diag",
+    coordinates: str = "auto",
     shared_history: bool = True,
     repellence: dict[str, Any] | None = None,
     thin: int = 1,
@@ -116,6 +118,12 @@ def sample(
     metric
         The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
         that are not many; or "low_rank", for correlations along a few directions of many.
+    coordinates
+        "auto" learns coordinates in warm-up, in which scales and locations that follow other
+        parameters no longer do (see `srmc.learn_coordinates`), where that brings the posterior
+        clearly closer to a Gaussian; for NUTS and HMC whose draws are rebalanced. "learned" does so
+        for every kernel and however little it brings; "plain" never does. The target is the same,
+        and so are the names of its draws.
     shared_history
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
@@ -168,6 +176,7 @@ def sample(
         keep=kept_parts,
         space=space,
         feature=whole.feature,
+        coordinates=coordinates,
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
@@ -191,15 +200,16 @@ def sample(
         if checkpoint is not None:
             record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
             store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        inner = problem if learned is None else in_coordinates(problem, learned, positions)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)
         make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
-        task = make(problem, plan, tuner, tuned, run_key)
+        task = make(inner, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
         recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
-        ending = Ending(problem, plan, tuner, tuned, lengths, show, stop, began)
+        ending = Ending(problem, inner, learned, plan, tuner, tuned, lengths, show, stop, began)
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)

@@ -29,6 +29,7 @@ from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
+LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
@@ -84,6 +85,7 @@ class Plan:
     max_tree_depth: int | None = None
     metric: str = "diag"
     feature: str | None = None
+    coordinates: str = "auto"
 
     @property
     def num_draws(self) -> int:
@@ -186,7 +188,7 @@ class Plan:
 
     def _check_numbers(self) -> None:
         check_alpha(self.alpha)
-        check_count("num_warmup", self.num_warmup, at_least=100)
+        check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
         check_seed("seed", self.seed)
@@ -232,6 +234,15 @@ class Plan:
             check_count("max_tree_depth", self.max_tree_depth)
             if self.kernel != "nuts":
                 raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
+        check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
+        if self.coordinates == "learned":
+            if self.space is not None:
+                raise ValueError(f"coordinates='learned' is not for {self.space}")
+            if self.num_warmup < 2 * LEAST_WARMUP:
+                raise ValueError(
+                    "coordinates='learned' needs num_warmup of at least "
+                    f"{2 * LEAST_WARMUP}, got {self.num_warmup}"
+                )
         check_option("metric", self.metric, METRICS)
         if self.metric != "diag" and self.kernel not in WITH_METRIC:
             raise ValueError(
