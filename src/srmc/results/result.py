@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
+from srmc._extras import extra
 from srmc._files import as_path, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
@@ -280,7 +281,8 @@ class Result:
         beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
         and the history fared. A notebook shows the figure as an image.
         """
-        from srmc.results.plots import plot
+        with extra("result.plot"):
+            from srmc.results.plots import plot
 
         figure = plot(self)
         if path is not None:
@@ -293,7 +295,8 @@ class Result:
         It has the warnings, estimates with their errors beside those of the plain chain, traces,
         densities, what rebalancing did, the cost, and how to repeat the run.
         """
-        from srmc.results.page import page
+        with extra("result.report"):
+            from srmc.results.page import page
 
         path = as_path("path", path)
         if not path.parent.is_dir():
