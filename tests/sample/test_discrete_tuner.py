@@ -1,4 +1,4 @@
-"""Self-tuned repellence on discrete spaces, and the front door to it."""
+"""Self-tuned repellence on discrete spaces, and `srmc.sample` with it."""
 
 import jax
 import jax.numpy as jnp

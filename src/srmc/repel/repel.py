@@ -1,4 +1,4 @@
-"""The glue: history, strength and surrogate around any base kernel (alg:srmc)."""
+"""History, strength and surrogate around any base kernel (alg:srmc)."""
 
 import functools
 import inspect

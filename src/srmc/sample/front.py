@@ -1,4 +1,4 @@
-"""The front door: model -> tune -> run -> result."""
+"""`srmc.sample`: from a model to a result."""
 
 import dataclasses
 import difflib

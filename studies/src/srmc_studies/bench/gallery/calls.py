@@ -1,4 +1,4 @@
-"""The calls of the study, each through the library's own front door."""
+"""The calls of the study, each by the library's own public call."""
 
 import importlib.util
 import json
