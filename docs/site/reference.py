@@ -45,7 +45,7 @@ def packages() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {package: {} for package in TITLES}
     for name, place in defined(SOURCE / "__init__.py", "srmc").items():
         package = place.split(".")[1]
-        if name != package or package in ("sample",):
+        if name != package or package in ("rebalance", "repel", "sample"):
             found[package][f"srmc.{name}"] = place
     for package in TITLES:
         folder = SOURCE / package
