@@ -131,5 +131,3 @@ def estimate_means(
         mean[columns] += bank.correction(f, choice)
         left[:, columns], spread[columns] = bank.left(f, choice), bank.spread(choice)
     return mean, left, spread, chosen.choices
-
-

@@ -143,7 +143,7 @@ def _functions(
         part = slice(start, start + size)
         z, own = at.z[:, part], at.own[:, part]
         plain, smooth, added = _gaussian(z, own, knots[:, part], every)
-        count, levels, width = plain.shape
+        _count, levels, width = plain.shape
         group = np.tile(np.arange(width), levels)
         flat = lambda v: v.reshape(len(v), -1)
         options = [NOTHING, GAUSSIAN]

@@ -6,6 +6,7 @@ determine beta.
 """
 
 import functools
+import itertools
 
 import numpy as np
 from scipy import linalg
@@ -72,7 +73,7 @@ class Ridge:
 def folds(count: int) -> list[slice]:
     """Contiguous parts of the draws, chain after chain: whole chains if these are many."""
     ends = np.linspace(0, count, min(rule.FOLDS, count) + 1).astype(int)
-    return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(start, end) for start, end in itertools.pairwise(ends)]
 
 
 def plain_left(f: Columns) -> Columns:

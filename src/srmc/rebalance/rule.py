@@ -21,7 +21,7 @@ RIDGES = (1e-3, 1.0, 10.0, 100.0)
 """Ridges of the regressions, in draws: features have variance 1, and Gram matrices grow with n."""
 
 FOLDS = 5
-"""Parts of the run in cross-validation, contiguous, so that each is longer than a chain's memory."""
+"""Parts of the run in cross-validation: contiguous, to be longer than the memory of a chain."""
 
 FEATURES = 700
 """Features in a regression at most; a regression on more takes seconds. It is 34 dimensions with
