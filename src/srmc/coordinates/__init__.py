@@ -1,0 +1,1 @@
+"""Coordinates in which draws are near white, or near Gaussian."""
