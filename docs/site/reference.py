@@ -94,7 +94,7 @@ def on_config(config: Any) -> Any:
     """Add the pages to the navigation."""
     pages = [
         "reference/index.md",
-        *({TITLES[package]: f"reference/{package}.md"} for package in rooms()),
+        *({TITLES[package]: f"reference/{package}.md"} for package in packages()),
     ]
     config.nav.append({"Reference": pages})
     return config
