@@ -21,7 +21,7 @@ from srmc.cli.find import find_model, truth_of
 from srmc.cli.show import print_result
 from srmc.cli.terminal import caution, complaints, console, fail
 from srmc.results import tables
-from srmc.store.files import check_writable, write_whole
+from srmc.store.files import check_seal, check_writable, seal, write_whole
 
 # Options that are left out of the file that repeats a run.
 LEFT_OUT = ("context", "config", "as_json", "checkpoint", "resume")
@@ -46,9 +46,10 @@ def _from_config(context: typer.Context, file: Path | None) -> Path | None:
     if file is None:
         return None
     try:
+        check_seal(file, "if it was edited, remove its last line")
         settings = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{file} is not a TOML file: {error}") from None
+        raise typer.BadParameter(f"{file} is damaged or not a TOML file: {error}") from None
     known = {p.name for p in context.command.params}
     wrong = [key for key in settings if key not in known - {"config"}]
     if wrong:
@@ -227,7 +228,7 @@ def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
 
 def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
-    write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
+    write_whole(out / "run.toml", lambda p: (p.write_text(_toml(given)), seal(p)))
     told: list[str] = []
     pictures = {
         "the plot": lambda: write_whole(out / "plot.png", lambda p: result.plot(p)),

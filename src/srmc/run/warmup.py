@@ -9,6 +9,7 @@ from srmc._progress import Show, quiet
 from srmc._types import Position, PRNGKey
 from srmc.models.problem import Problem
 from srmc.run import windows
+from srmc.run.commits import written
 from srmc.run.plan import Plan
 from srmc.run.processes import of_all, together
 from srmc.run.settle import settle
@@ -50,7 +51,7 @@ def warm_up(
         }
         if store is not None:
             outcome = found
-            together(lambda: store.save_warmup(outcome))
+            written(store, lambda: store.save_warmup(outcome))
     like = lambda tree, name: jax.tree.unflatten(jax.tree.structure(tree), found[name].values())
     return Tuned(
         positions=like(positions, "positions"),
