@@ -12,6 +12,7 @@ import typer
 import srmc
 from helpers import log_gamma
 from srmc import _files as files
+from srmc.cli import main
 from srmc.cli import sample as command
 from srmc.sample.stored import Draws
 
@@ -68,7 +69,7 @@ def test_bits_of_a_result(saved):
 def test_bits_of_the_settings(saved):
     path = saved[1] / "run.toml"
     seen = lambda: (command._from_config(context, path), context.default_map)[1]
-    context = SimpleNamespace(command=typer.main.get_command(srmc.cli.app).commands["sample"])
+    context = SimpleNamespace(command=typer.main.get_command(main.command()).commands["sample"])
     right, named = seen(), []
     for _ in flips(path, 400):
         with naming(named, typer.BadParameter):

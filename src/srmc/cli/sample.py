@@ -228,7 +228,12 @@ def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
 
 def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
-    write_whole(out / "run.toml", lambda p: (p.write_text(_toml(given)), seal(p)))
+
+    def write_settings(path: Path) -> None:
+        path.write_text(_toml(given))
+        seal(path)
+
+    write_whole(out / "run.toml", write_settings)
     told: list[str] = []
     pictures = {
         "the plot": lambda: write_whole(out / "plot.png", lambda p: result.plot(p)),

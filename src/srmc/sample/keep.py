@@ -100,7 +100,7 @@ def _joined(parts: list[dict[str, Arrays]]) -> dict[str, Arrays]:
 def _size(task: Task, states: Carry, num_draws: int) -> int:
     """The bytes of all draws and their statistics."""
     shapes = jax.tree.leaves(task.shape_of(states))
-    one = sum(math.prod(x.shape) * x.dtype.itemsize for x in shapes)
+    one: int = sum(math.prod(x.shape) * x.dtype.itemsize for x in shapes)
     one += sum(dtype.itemsize for dtype in dtypes().values())
     return one * num_draws * task.layout.num_chains
 
