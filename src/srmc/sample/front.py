@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -180,7 +181,8 @@ def sample(
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
     start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
-    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
+    is_first = jax.process_index() == 0
+    with progress_bar(progress and is_first) as show, stops() as stop, ExitStack() as held:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         problem = without_slashes(problem, first_of(positions))
@@ -191,6 +193,7 @@ def sample(
         if checkpoint is not None:
             record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
             store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
+            held.callback(store.close)
         tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
@@ -203,6 +206,8 @@ def sample(
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)
+    if store is not None and store.lost:  # which was warned of when it happened
+        result.about["warnings"].append(store.lost)
     return result
 
 

@@ -9,6 +9,7 @@ from srmc._progress import Show, quiet
 from srmc.models.problem import Problem
 from srmc.sample import windows
 from srmc.sample.checkpoint import Checkpoint
+from srmc.sample.commits import written
 from srmc.sample.plan import Plan
 from srmc.sample.processes import of_all, together
 from srmc.sample.settle import settle
@@ -50,7 +51,7 @@ def warm_up(
         }
         if store is not None:
             outcome = found
-            together(lambda: store.save_warmup(outcome))
+            written(store, lambda: store.save_warmup(outcome))
     like = lambda tree, name: jax.tree.unflatten(jax.tree.structure(tree), found[name].values())
     return Tuned(
         positions=like(positions, "positions"),
