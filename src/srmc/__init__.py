@@ -28,6 +28,7 @@ from srmc.results.trouble import RunWarning
 from srmc.run.plan import Keep
 from srmc.sample import sample
 from srmc.samplers import (
+    dlmc,
     dlp,
     flip_mh,
     gibbs,
@@ -38,6 +39,7 @@ from srmc.samplers import (
     mh,
     nuts,
     paper_settings,
+    path_auxiliary,
     ula,
     uld,
 )
@@ -71,6 +73,7 @@ __all__ = [
     "capped",
     "combined",
     "discrete",
+    "dlmc",
     "dlp",
     "enable_cache",
     "field",
@@ -93,6 +96,7 @@ __all__ = [
     "models",
     "nuts",
     "paper_settings",
+    "path_auxiliary",
     "rebalance",
     "rebalanced_error",
     "rebalancing",
