@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 import srmc
+from srmc.sample import run as run_chains
 
 SHAPES = np.array([1.5, 4.0])
 
@@ -89,7 +90,7 @@ def run(algorithm, rng_key, positions, num_draws, **options):
     """Draws and statistics (chain, draw, ...) of chains from these positions, and last states."""
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
     states = jax.vmap(algorithm.init)(positions, keys)
-    program = jax.jit(lambda s: srmc.run.run(algorithm, rng_key, s, num_draws, **options))
+    program = jax.jit(lambda s: run_chains(algorithm, rng_key, s, num_draws, **options))
     states, draws, stats = program(states)
     by_chain = lambda x: np.swapaxes(np.asarray(x), 0, 1)
     return jax.tree.map(by_chain, draws), jax.tree.map(by_chain, stats), states

@@ -1,33 +1,9 @@
 """Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
 
-from srmc import discrete, kernels, metrics, models, run, targets, theory, tune
+from srmc import kernels, metrics, models, targets, theory
 from srmc._programs import enable_cache
-from srmc.after.ais import AISResult, ais
-from srmc.after.control_variates import Controlled, zv
-from srmc.after.errors import rebalanced_error
-from srmc.after.improve import improve
-from srmc.after.rebalance import rebalance
-from srmc.after.rebalancing import rebalancing
-from srmc.after.report import Report as Rebalancing
-from srmc.after.reweight import reweight
-from srmc.core.field import Field, affine, combined, field, scalings, shears, translations
-from srmc.core.history import gain
-from srmc.core.repel import repel, repelled
-from srmc.core.schedules import capped, guarded
-from srmc.core.state import RepelInfo, RepelState
-from srmc.core.strength import Seen, Strength, fixed, gain_limited, watched
-from srmc.core.surrogate import Surrogate, along, shift
-from srmc.core.tilt import tilt
-from srmc.discrete.changes import SiteDifferences
-from srmc.discrete.space import Binary, Categorical, Ordinal, Space
-from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
-from srmc.models.model import Model
-from srmc.results.netcdf import load
-from srmc.results.result import Result
-from srmc.results.trouble import RunWarning
-from srmc.run.plan import Keep
-from srmc.sample import sample
-from srmc.samplers import (
+from srmc.kernels.ais import AISResult, ais
+from srmc.kernels.builders import (
     dlmc,
     dlp,
     flip_mh,
@@ -43,6 +19,30 @@ from srmc.samplers import (
     ula,
     uld,
 )
+from srmc.kernels.discrete.changes import SiteDifferences
+from srmc.kernels.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
+from srmc.models.improve import improve
+from srmc.models.model import Model
+from srmc.rebalance.control_variates import Controlled, zv
+from srmc.rebalance.errors import rebalanced_error
+from srmc.rebalance.rebalance import rebalance
+from srmc.rebalance.report import Report as Rebalancing
+from srmc.rebalance.reweight import reweight
+from srmc.repel.field import Field, affine, combined, field, scalings, shears, translations
+from srmc.repel.history import gain
+from srmc.repel.repel import repel, repelled
+from srmc.repel.schedules import capped, guarded
+from srmc.repel.state import RepelInfo, RepelState
+from srmc.repel.strength import Seen, Strength, fixed, gain_limited, watched
+from srmc.repel.surrogate import Surrogate, along, shift
+from srmc.repel.tilt import tilt
+from srmc.results.netcdf import load
+from srmc.results.result import Result
+from srmc.results.trouble import RunWarning
+from srmc.sample.front import sample
+from srmc.sample.plan import Keep
+from srmc.sample.stream import rebalancing
 
 __version__ = "0.2.0"
 
@@ -72,7 +72,6 @@ __all__ = [
     "along",
     "capped",
     "combined",
-    "discrete",
     "dlmc",
     "dlp",
     "enable_cache",
@@ -103,7 +102,6 @@ __all__ = [
     "repel",
     "repelled",
     "reweight",
-    "run",
     "sample",
     "scalings",
     "shears",
@@ -113,7 +111,6 @@ __all__ = [
     "theory",
     "tilt",
     "translations",
-    "tune",
     "ula",
     "uld",
     "watched",

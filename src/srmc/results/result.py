@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
-from srmc.after.report import Report, as_record
+from srmc._files import as_path, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
+from srmc.rebalance.report import Report, as_record
 from srmc.results.errors import Errors
-from srmc.run.keep import Kept
-from srmc.run.moments import Named
-from srmc.store.files import as_path, write_whole
+from srmc.results.kept import Kept, Named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

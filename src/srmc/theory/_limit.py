@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number, short
-from srmc._types import Float
+from srmc.types import Float
 
 
 class Blocks(NamedTuple):
