@@ -57,8 +57,8 @@ BASES = {
     "nuts": lambda f: blackjax.nuts(f, 0.35, jnp.ones(2)),
     "ghmc": lambda f: blackjax.ghmc(f, 0.35, jnp.ones(2), 0.3, 0.2),
     "adjusted_mclmc": lambda f: blackjax.adjusted_mclmc(f, 0.5, num_integration_steps=3),
-    "ula": lambda f: srmc.kernels.ula(f, 0.02),
-    "uld": lambda f: srmc.kernels.uld(f, 0.2),
+    "ula": lambda f: srmc.kernels.plain.ula(f, 0.02),
+    "uld": lambda f: srmc.kernels.plain.uld(f, 0.2),
 }
 
 MODES = {

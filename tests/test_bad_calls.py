@@ -15,7 +15,19 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.kernels import SiteDifferences, find_temperatures  # noqa: F401
+from srmc.rebalance import rebalanced_error  # noqa: F401
 from srmc.rebalance.report import nothing
+from srmc.repel import (  # noqa: F401
+    Strength,
+    affine,
+    along,
+    combined,
+    field,
+    scalings,
+    shears,
+    translations,
+)
 
 HOME = Path(srmc.__file__).parent
 TABLES = sorted((Path(__file__).parent / "bad_calls").glob("*.txt"))

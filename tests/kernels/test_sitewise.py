@@ -106,11 +106,11 @@ def test_alpha_zero_is_the_base_kernel_bit_for_bit(where, kernel):
     space, logdensity_fn, shape = SPACES[where]
     name, _, variant = kernel.partition("-")
     bases = {
-        "flip_mh": (srmc.kernels.flip_mh,),
-        "gibbs": (srmc.kernels.gibbs, variant or "random"),
-        "balanced": (srmc.kernels.locally_balanced, variant or "sqrt"),
-        "gwg": (srmc.kernels.gwg, 1.7),
-        "dlp": (srmc.kernels.dlp, 0.7),
+        "flip_mh": (srmc.kernels.plain.flip_mh,),
+        "gibbs": (srmc.kernels.plain.gibbs, variant or "random"),
+        "balanced": (srmc.kernels.plain.locally_balanced, variant or "sqrt"),
+        "gwg": (srmc.kernels.plain.gwg, 1.7),
+        "dlp": (srmc.kernels.plain.dlp, 0.7),
     }
     base, *arguments = bases[name]
     plain = base(logdensity_fn, space, *arguments)

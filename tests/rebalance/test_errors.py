@@ -7,7 +7,7 @@ import pytest
 from scipy.special import digamma
 
 import srmc
-from srmc.rebalance import regress
+from srmc.rebalance import rebalanced_error, regress
 
 SHAPE = 2.0
 
@@ -38,7 +38,7 @@ def standardised(seed, length=500):
     functions = (lambda v: v, lambda v: v**2, lambda v: (v < 0.3).astype(float))
     truth = np.log(np.random.default_rng(99).gamma(SHAPE, size=2_000_000))
     off = [
-        (f(moved).mean(axis=(0, 1)) - f(truth).mean()) / srmc.rebalanced_error(f(x), x, s, report)
+        (f(moved).mean(axis=(0, 1)) - f(truth).mean()) / rebalanced_error(f(x), x, s, report)
         for f in functions
     ]
     return np.array(off)
@@ -57,7 +57,7 @@ def test_errors_are_far_below_those_of_the_plain_draws():
     s = np.asarray(scores_at(x))
     _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
     plain = srmc.metrics.batch_means_error(x)
-    assert np.all(srmc.rebalanced_error(x, x, s, report) < 0.4 * plain)
+    assert np.all(rebalanced_error(x, x, s, report) < 0.4 * plain)
 
 
 def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
@@ -65,10 +65,10 @@ def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
     s = np.asarray(scores_at(x))
     _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
     values = np.concatenate([x, x**2, x < 0.3], axis=2)
-    every = srmc.rebalanced_error(values, x, s, report)
+    every = rebalanced_error(values, x, s, report)
     monkeypatch.setattr(regress, "TOGETHER", 0)
     monkeypatch.setattr(regress, "NUMBERS", 2**18)
-    few = srmc.rebalanced_error(values, x, s, report)
+    few = rebalanced_error(values, x, s, report)
     np.testing.assert_allclose(few, every, rtol=0.3)
     plain = srmc.metrics.batch_means_error(values)
     assert np.sum(few < 0.8 * plain) >= 8  # one of the squares may seem to have no variance
@@ -79,10 +79,10 @@ def test_of_many_coordinates_the_nearest_do_as_well(monkeypatch):
     s = np.asarray(scores_at(x))
     given = {"form": "diagonal", "logdensity_fn": log_density}
     _, report = srmc.rebalance(x, score, s, report=True, **given)
-    every = srmc.rebalanced_error(x, x, s, report)
+    every = rebalanced_error(x, x, s, report)
     monkeypatch.setattr(regress, "SCREENED", 0)
     monkeypatch.setattr(regress, "NEAREST", 3)
-    few = srmc.rebalanced_error(x, x, s, report)
+    few = rebalanced_error(x, x, s, report)
     assert np.median(few / every) > 0.9
     assert np.all(few < 0.5 * srmc.metrics.batch_means_error(x))
 
@@ -92,7 +92,7 @@ def test_what_features_do_not_explain_keeps_its_error():
     s = np.asarray(scores_at(x))
     _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
     noise = np.random.default_rng(1).normal(size=x.shape)
-    found = srmc.rebalanced_error(noise, x, s, report)
+    found = rebalanced_error(noise, x, s, report)
     np.testing.assert_allclose(found, 1 / np.sqrt(x[..., 0].size), rtol=0.5)
 
 
@@ -101,14 +101,14 @@ def test_chains_in_different_places_are_noticed():
     s = np.asarray(scores_at(x))
     _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
     apart = np.repeat(np.arange(4.0)[:, None], x.shape[1], axis=1)
-    assert srmc.rebalanced_error(apart, x, s, report) > 0.5
+    assert rebalanced_error(apart, x, s, report) > 0.5
 
 
 def test_shapes_are_checked():
     x = draws(8)
     _, report = srmc.rebalance(x, score, logdensity_fn=log_density, report=True)
     with pytest.raises(ValueError, match="values must be"):
-        srmc.rebalanced_error(x[:, :10], x, x, report)
+        rebalanced_error(x[:, :10], x, x, report)
 
 
 def test_intervals_cover_where_tails_are_heavy():
@@ -130,12 +130,12 @@ def test_errors_are_not_below_what_the_moved_draws_show():
     x = draws(9)
     s = np.asarray(scores_at(x))
     moved, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
-    promised = srmc.rebalanced_error(x, x, s, report)
-    seen = srmc.rebalanced_error(x, x, s, report, moved=moved)
+    promised = rebalanced_error(x, x, s, report)
+    seen = rebalanced_error(x, x, s, report, moved=moved)
     summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
     assert np.all(summary["error"] > 0.5 * seen)  # its features are those of a whole row
     missing = np.abs(moved.mean(axis=(0, 1)) - x.mean(axis=(0, 1)))
-    none = srmc.rebalanced_error(x, x, s, report, moved=x)
+    none = rebalanced_error(x, x, s, report, moved=x)
     assert np.all(none > missing - 3 * promised)
     assert np.any(none > 2 * promised)
     assert np.median(seen / promised) < 2  # a coordinate may be off by more, to second order
@@ -150,7 +150,7 @@ def test_a_tail_without_a_variance_keeps_the_error_of_the_plain_draws():
         s = np.asarray(jax.vmap(jax.vmap(gradient))(x))
         _, report = srmc.rebalance(x, gradient, s, logdensity_fn=density, report=True)
         plain = srmc.metrics.batch_means_error(x**2)
-        wider.append(srmc.rebalanced_error(x**2, x, s, report) / plain)
+        wider.append(rebalanced_error(x**2, x, s, report) / plain)
     assert np.nanmedian(wider) > 0.9
     assert np.mean(np.isnan(wider)) < 0.5
 
@@ -159,5 +159,5 @@ def test_an_event_that_never_occurred_has_an_error():
     x = draws(10)
     s = np.asarray(scores_at(x))
     _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
-    found = srmc.rebalanced_error(x > 50, x, s, report)
+    found = rebalanced_error(x > 50, x, s, report)
     assert np.all((found > 1 / x[..., 0].size) & (found < 20 / x[..., 0].size))

@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.repel import affine, along, combined, field, scalings, shears, translations
 from srmc.repel.field import total_feature
 
 ROOT = jnp.array([[1.3, 0.0], [0.4, 0.7]])
 CENTER = jnp.array([0.3, -0.2])
 BUILT_IN = {
-    "translations": srmc.translations(),
-    "whitened translations": srmc.translations(ROOT, limit=1.0),
-    "scalings": srmc.scalings(),
-    "whitened scalings": srmc.scalings(CENTER, ROOT),
-    "diagonal root": srmc.scalings(CENTER, jnp.array([0.5, 2.0])),
-    "shears": srmc.shears(CENTER, ROOT),
-    "affine": srmc.affine(CENTER, ROOT),
-    "full affine": srmc.affine(CENTER, ROOT, full=True),
-    "one's own": srmc.field(lambda x: jnp.stack([jnp.sin(x[1]), x[0] * x[1]])),
-    "one's own, with a divergence": srmc.field(
+    "translations": translations(),
+    "whitened translations": translations(ROOT, limit=1.0),
+    "scalings": scalings(),
+    "whitened scalings": scalings(CENTER, ROOT),
+    "diagonal root": scalings(CENTER, jnp.array([0.5, 2.0])),
+    "shears": shears(CENTER, ROOT),
+    "affine": affine(CENTER, ROOT),
+    "full affine": affine(CENTER, ROOT, full=True),
+    "one's own": field(lambda x: jnp.stack([jnp.sin(x[1]), x[0] * x[1]])),
+    "one's own, with a divergence": field(
         lambda x: jnp.stack([jnp.sin(x[1]), x[0] * x[1]]), lambda x: x[0]
     ),
 }
@@ -64,7 +65,7 @@ def test_the_flow_follows_the_field(name):
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("size", [0.1, 1.0, 1e6])
 def test_moves_are_bounded_and_invertible(full, size):
-    field = srmc.affine(CENTER, ROOT, full=full)
+    field = affine(CENTER, ROOT, full=full)
     weights = jax.tree.map(
         lambda w: size * jax.random.normal(jax.random.key(0), w.shape), field.init(CENTER)
     )
@@ -79,7 +80,7 @@ def test_moves_are_bounded_and_invertible(full, size):
 
 @pytest.mark.parametrize(
     "field",
-    [srmc.affine(full=True), srmc.scalings(), srmc.field(lambda x: jax.tree.map(jnp.sin, x))],
+    [affine(full=True), scalings(), field(lambda x: jax.tree.map(jnp.sin, x))],
     ids=["affine", "scalings", "one's own"],
 )
 def test_fields_take_pytrees(field):
@@ -126,12 +127,12 @@ def test_a_flow_of_one_s_own_is_solved_in_both_precisions(double):
         dtype = jnp.float64 if double else jnp.float32
         angles = jnp.linspace(-4, 4, 9, dtype=dtype)
         x = {"a": jnp.array([1.0], dtype), "b": jnp.array([0.0], dtype)}
-        turn = jax.jit(jax.vmap(srmc.field(rotation).flow, in_axes=(None, 0)))
+        turn = jax.jit(jax.vmap(field(rotation).flow, in_axes=(None, 0)))
         turned = turn(x, angles)
         assert turned["a"].dtype == turned["b"].dtype == dtype
         np.testing.assert_allclose(turned["a"][:, 0], np.cos(angles), atol=1e-4)
         np.testing.assert_allclose(turned["b"][:, 0], np.sin(angles), atol=1e-4)
-        grow = jax.jit(jax.vmap(srmc.field(lambda x: x).flow))
+        grow = jax.jit(jax.vmap(field(lambda x: x).flow))
         xs = jnp.linspace(-3, 3, 9, dtype=dtype)
         np.testing.assert_allclose(grow(xs, angles), xs * np.exp(angles), rtol=1e-3)
 
@@ -139,7 +140,7 @@ def test_a_flow_of_one_s_own_is_solved_in_both_precisions(double):
 @pytest.mark.usefixtures("x64")
 def test_the_flow_of_a_mixed_pytree_keeps_each_precision():
     x = {"a": jnp.ones((1,), jnp.float32), "b": jnp.zeros((1,), jnp.float64)}
-    flow = srmc.field(lambda x: {"a": -x["b"].astype(jnp.float32), "b": 1.0 * x["a"]}).flow
+    flow = field(lambda x: {"a": -x["b"].astype(jnp.float32), "b": 1.0 * x["a"]}).flow
     moved = flow(x, jnp.asarray(0.5))
     assert moved["a"].dtype == jnp.float32
     assert moved["b"].dtype == jnp.float64
@@ -149,7 +150,7 @@ def test_the_flow_of_a_mixed_pytree_keeps_each_precision():
 
 def test_a_flow_that_meets_what_is_not_finite_is_nan():
     """In one lane of many it neither hangs nor touches the others."""
-    flow = jax.jit(jax.vmap(srmc.field(lambda x: -jnp.sqrt(x)).flow, in_axes=(None, 0)))
+    flow = jax.jit(jax.vmap(field(lambda x: -jnp.sqrt(x)).flow, in_axes=(None, 0)))
     weights = jnp.array([0.5, jnp.nan, jnp.inf, -jnp.inf, 10.0, 0.0])  # 10 leaves the domain
     moved = np.asarray(flow(jnp.array([1.0, 2.0]), weights))
     np.testing.assert_allclose(moved[0], (np.sqrt([1.0, 2.0]) - 0.25) ** 2, rtol=1e-4)
@@ -163,14 +164,14 @@ def test_a_flow_that_meets_what_is_not_finite_is_nan():
     ids=["explodes", "stiff", "discontinuous"],
 )
 def test_a_flow_that_cannot_be_followed_ends_far_out(vector_field):
-    flow = jax.jit(srmc.field(vector_field).flow)
+    flow = jax.jit(field(vector_field).flow)
     moved = flow(jnp.array([1.0, 2.0]), jnp.asarray(3.0))
     assert not np.all(np.abs(moved) < 1e6)
 
 
 def test_a_chain_along_a_field_of_one_s_own_counts_nan_and_goes_on():
-    field = srmc.field(jnp.sqrt)  # NaN wherever a coordinate is negative
-    algorithm = srmc.nuts(skewed, 0.3, alpha=0.5, surrogate=field, frame="moving")
+    own = field(jnp.sqrt)  # NaN wherever a coordinate is negative
+    algorithm = srmc.nuts(skewed, 0.3, alpha=0.5, surrogate=own, frame="moving")
 
     def one(state, key):
         state, info = algorithm.step(key, state)
@@ -195,7 +196,7 @@ def test_a_chain_along_a_field_of_one_s_own_counts_nan_and_goes_on():
 )
 def test_the_base_chain_is_the_plain_one(build, settings, full):
     plain = build(skewed, 0.3, alpha=0.0)
-    repelled = build(skewed, 0.3, alpha=2.0, surrogate=srmc.affine(full=full), **settings)
+    repelled = build(skewed, 0.3, alpha=2.0, surrogate=affine(full=full), **settings)
 
     def run(algorithm, pick):
         def one(state, key):
@@ -214,40 +215,40 @@ def test_the_base_chain_is_the_plain_one(build, settings, full):
 
 def test_a_field_has_no_fixed_frame():
     with pytest.raises(ValueError, match="frame='fixed' needs"):
-        srmc.mala(skewed, 0.1, surrogate=srmc.affine(), frame="fixed")
+        srmc.mala(skewed, 0.1, surrogate=affine(), frame="fixed")
     with pytest.raises(TypeError, match=r"surrogate must be .* or a field"):
         srmc.mala(skewed, 0.1, surrogate="affine")
 
 
 def test_wrong_coordinates_are_named():
     with pytest.raises(ValueError, match="root must have 2 entries per axis"):
-        srmc.scalings(root=jnp.ones(3)).init(jnp.zeros(2))
+        scalings(root=jnp.ones(3)).init(jnp.zeros(2))
     with pytest.raises(ValueError, match="center must have 2 entries per axis"):
-        srmc.scalings(center=jnp.ones(3)).init(jnp.zeros(2))
+        scalings(center=jnp.ones(3)).init(jnp.zeros(2))
     with pytest.raises(ValueError, match="root must be a vector or a matrix"):
-        srmc.scalings(root=jnp.ones((2, 2, 2)))
+        scalings(root=jnp.ones((2, 2, 2)))
     with pytest.raises(TypeError, match="field must be"):
-        srmc.along("affine")
+        along("affine")
     with pytest.raises(ValueError, match=r"root must be square, got shape \(2, 3\)"):
-        srmc.shears(root=jnp.ones((2, 3)))
+        shears(root=jnp.ones((2, 3)))
     for root in (jnp.ones((2, 2)), jnp.array([1.0, 0.0]), jnp.array([1.0, jnp.nan])):
         with pytest.raises(ValueError, match="root must be finite and invertible"):
-            srmc.scalings(root=root)
+            scalings(root=root)
     with pytest.raises(ValueError, match="preconditioner must have the structure of theta"):
-        srmc.along(srmc.affine(), 1.0).precondition((jnp.ones(2), jnp.ones(2)))
+        along(affine(), 1.0).precondition((jnp.ones(2), jnp.ones(2)))
 
 
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: srmc.affine(full="yes"), TypeError, "full must be True or False"),
-        (lambda: srmc.combined(), TypeError, "fields must be fields, one or more"),
-        (lambda: srmc.combined(srmc.shift()), TypeError, "fields must be fields"),
-        (lambda: srmc.field(1.0), TypeError, "vector_field must be a function"),
-        (lambda: srmc.field(jnp.sin, 1.0), TypeError, "divergence must be a function"),
-        (lambda: srmc.field(jnp.sum).init(jnp.ones(2)), ValueError, "vector_field must return"),
+        (lambda: affine(full="yes"), TypeError, "full must be True or False"),
+        (lambda: combined(), TypeError, "fields must be fields, one or more"),
+        (lambda: combined(srmc.shift()), TypeError, "fields must be fields"),
+        (lambda: field(1.0), TypeError, "vector_field must be a function"),
+        (lambda: field(jnp.sin, 1.0), TypeError, "divergence must be a function"),
+        (lambda: field(jnp.sum).init(jnp.ones(2)), ValueError, "vector_field must return"),
         (
-            lambda: srmc.field(jnp.sin, jnp.cos).init(jnp.ones(2)),
+            lambda: field(jnp.sin, jnp.cos).init(jnp.ones(2)),
             ValueError,
             r"divergence must return a scalar, got shape \(2,\)",
         ),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.kernels.plain import ula
 
 TARGETS = {
     "gaussian": srmc.targets.gaussian(),
@@ -21,7 +22,10 @@ PAIRS = {
         lambda f, d: blackjax.additive_step_random_walk.normal_random_walk(f, 0.05),
     ),
     "mala": (lambda f, d: srmc.mala(f, 0.05, alpha=0.0), lambda f, d: blackjax.mala(f, 0.05)),
-    "ula": (lambda f, d: srmc.ula(f, 0.05, alpha=0.0), lambda f, d: srmc.kernels.ula(f, 0.05)),
+    "ula": (
+        lambda f, d: srmc.ula(f, 0.05, alpha=0.0),
+        lambda f, d: ula(f, 0.05),
+    ),
     "hmc": (
         lambda f, d: srmc.hmc(f, 0.1, 4, alpha=0.0),
         lambda f, d: blackjax.hmc(f, 0.1, jnp.ones(d), 4),

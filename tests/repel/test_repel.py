@@ -23,7 +23,7 @@ from helpers import (
     log_gamma_tree,
     short_chain,
 )
-from srmc.repel import history
+from srmc.repel import affine, along, history
 
 START = np.array([0.3, 1.0])
 
@@ -558,7 +558,7 @@ def test_alpha_zero_needs_no_gradient():
 
 def test_frames_follow_the_surrogate_and_what_a_builder_says():
     partial = functools.partial(blackjax.nuts, step_size=0.3)
-    affine = srmc.affine()
+    full = affine()
     for algorithm, moves in [
         (srmc.hmc(log_gamma, 0.35, 3), True),
         (srmc.hmc(log_gamma, 0.35, 3, surrogate=srmc.tilt()), False),
@@ -567,8 +567,8 @@ def test_frames_follow_the_surrogate_and_what_a_builder_says():
         (srmc.repel(lambda f: blackjax.mala(f, 0.1), log_gamma), True),
         (srmc.mala(log_gamma, 0.1), False),
         (srmc.mala(log_gamma, 0.1, surrogate=srmc.shift()), False),
-        (srmc.mala(log_gamma, 0.1, surrogate=affine), True),
-        (srmc.mala(log_gamma, 0.1, surrogate=srmc.along(affine)), True),
+        (srmc.mala(log_gamma, 0.1, surrogate=full), True),
+        (srmc.mala(log_gamma, 0.1, surrogate=along(full)), True),
         (srmc.mala(log_gamma, 0.1, frame="moving"), True),
         (srmc.mala(log_gamma, 0.1, feedback_every=3), True),
     ]:

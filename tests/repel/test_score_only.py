@@ -86,7 +86,7 @@ def test_positions_may_be_trees():
 
 def test_an_algorithm_of_one_s_own_says_that_it_uses_no_values():
     def mine(logdensity_fn, step_size):
-        return srmc.kernels.ula(logdensity_fn, step_size)
+        return srmc.kernels.plain.ula(logdensity_fn, step_size)
 
     with pytest.raises(ValueError, match="got mine; give it logdensity_fn"):
         srmc.repel(mine, score_fn=SCORE, step_size=0.02)

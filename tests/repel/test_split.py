@@ -12,8 +12,8 @@ from helpers import log_gamma, short_chain
 START = np.array([0.3, 1.0])
 PAIRS = {
     "mala": (lambda f, **kw: srmc.mala(f, 0.1, **kw), lambda f: blackjax.mala(f, 0.1)),
-    "ula": (lambda f, **kw: srmc.ula(f, 0.02, **kw), lambda f: srmc.kernels.ula(f, 0.02)),
-    "uld": (lambda f, **kw: srmc.uld(f, 0.2, **kw), lambda f: srmc.kernels.uld(f, 0.2)),
+    "ula": (lambda f, **kw: srmc.ula(f, 0.02, **kw), lambda f: srmc.kernels.plain.ula(f, 0.02)),
+    "uld": (lambda f, **kw: srmc.uld(f, 0.2, **kw), lambda f: srmc.kernels.plain.uld(f, 0.2)),
 }
 
 

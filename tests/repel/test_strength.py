@@ -5,6 +5,7 @@ import pytest
 
 import srmc
 from helpers import log_gamma, short_chain
+from srmc.repel import Seen, Strength
 
 
 def schedule(
@@ -21,7 +22,7 @@ def schedule(
     update = jax.jit(strength.update)
     for k in range(1, steps + 1):
         told = k, gamma, exponent(k, out[-1]), finite(k), 1.0, alignment(k)
-        seen = srmc.Seen(*map(jnp.asarray, told))
+        seen = Seen(*map(jnp.asarray, told))
         alpha, state = update(state, seen)
         out.append(float(alpha))
     return np.array(out)
@@ -35,7 +36,7 @@ def test_gain_limited_is_the_formula():
     strength = srmc.gain_limited(3.0, kappa=0.25, top_eigenvalue=2.0)
     _, state = strength.init()
     for gamma, expected in ((0.5, 0.25), (0.1, 1.25), (0.01, 3.0)):
-        seen = srmc.Seen(*map(jnp.asarray, (1, gamma, 0.0, True, 1.0, 0.0)))
+        seen = Seen(*map(jnp.asarray, (1, gamma, 0.0, True, 1.0, 0.0)))
         alpha, _ = strength.update(state, seen)
         assert float(alpha) == pytest.approx(expected, rel=1e-6)
 
@@ -111,7 +112,7 @@ def test_the_guard_watches_the_strength_history_and_score_of_the_same_step():
         told.append(seen)
         return inner.update(state, seen)
 
-    strength = srmc.Strength(inner.init, update)
+    strength = Strength(inner.init, update)
     algorithm = srmc.mala(log_gamma, 0.25, **srmc.paper_settings(strength))
     state = algorithm.init(jnp.ones(2))
     for n in range(3):

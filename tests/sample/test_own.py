@@ -18,9 +18,9 @@ START = {"initial_position": np.zeros(2, np.float32), "num_chains": 4, "progress
     [
         (blackjax.nuts, "nuts"),
         (blackjax.hmc, "hmc"),
-        (srmc.kernels.ula, "ula"),
+        (srmc.kernels.plain.ula, "ula"),
         (srmc.nuts, "nuts"),
-        (srmc.kernels.gwg, "gwg"),
+        (srmc.kernels.plain.gwg, "gwg"),
         ("mala", "mala"),
     ],
 )

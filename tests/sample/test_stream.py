@@ -23,7 +23,7 @@ def draws(seed, chains=4, length=1000):
 
 def streamed(x, score_fn=score, piece=None, **options):
     """All draws, moved piece by piece, and the last state."""
-    init, step = srmc.rebalancing(score_fn, x, x.shape[1], **options)
+    init, step = srmc.rebalance_stream(score_fn, x, x.shape[1], **options)
     state, out = init(), []
     size = piece or step.block
     for start in range(0, x.shape[1], size):
@@ -62,7 +62,7 @@ def test_a_whole_run_at_once_does_better():
 def test_draws_without_a_score_stay():
     x = draws(1)
     broken = lambda z: jnp.where(z[0] > 3.2, jnp.nan, score(z))
-    init, step = srmc.rebalancing(broken, np.where(x[..., :1] > 3.2, 1, x), 1000)
+    init, step = srmc.rebalance_stream(broken, np.where(x[..., :1] > 3.2, 1, x), 1000)
     state, moved = init(), []
     for start in range(0, 1000, step.block):
         state, piece = step(state, jnp.asarray(x[:, start : start + step.block]))
@@ -107,10 +107,10 @@ def test_what_is_off_is_noticed():
 def test_bad_input_is_named(options, error, message):
     given = {"score_fn": score, "warmup": draws(0, 2, 100), "num_samples": 100} | options
     with pytest.raises(error, match=message):
-        srmc.rebalancing(**given)
+        srmc.rebalance_stream(**given)
 
 
 def test_a_piece_of_another_shape_is_named():
-    init, step = srmc.rebalancing(score, draws(0, 2, 100), 100)
+    init, step = srmc.rebalance_stream(score, draws(0, 2, 100), 100)
     with pytest.raises(ValueError, match=r"draws must be \(2, draw, 4\)"):
         step(init(), draws(0, 1, 100))

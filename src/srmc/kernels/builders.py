@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc import kernels
 from srmc._checks import check_count, check_flag, check_number, check_option
+from srmc.kernels import plain
 from srmc.kernels.discrete.space import Space
 from srmc.kernels.rescaled import rescaled
 from srmc.repel.field import Field
@@ -108,7 +108,7 @@ def ula(
     """
     if step_size is None:
         raise TypeError("step_size must be given")
-    algorithm = _in_units(kernels.ula, scale)
+    algorithm = _in_units(plain.ula, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
@@ -123,7 +123,7 @@ def uld(
     if step_size is None:
         raise TypeError("step_size must be given")
     check_number("friction", friction, above=0.0)
-    algorithm = _in_units(kernels.uld, scale)
+    algorithm = _in_units(plain.uld, scale)
     return repel(
         algorithm, logdensity_fn, step_size=step_size, friction=friction, **_local(options)
     )
@@ -136,7 +136,7 @@ def mala(
     **options: Any,
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
-    algorithm = _in_units(kernels.mala, scale)
+    algorithm = _in_units(plain.mala, scale)
     return repel(algorithm, logdensity_fn, step_size=step_size, **_local(options))
 
 
@@ -188,9 +188,10 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
       or a state has at most 64 neighbours, else "relaxed-gibbs". A biased feature warns.
     - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
       for all sites and values, at about the cost of a gradient; of shape (site, value), or for
-      two values the changes of the flips in the shape of the state. A `srmc.SiteDifferences` has
-      the changes of one site besides, by which `flip_mh` and `gibbs` then go. Without it, changes
-      are evaluations of the log density, in chunks of bounded memory.
+      two values the changes of the flips in the shape of the state. A
+      `srmc.kernels.SiteDifferences` has the changes of one site besides, which `flip_mh` and
+      `gibbs` then use. Without it, changes are evaluations of the log density, in chunks of bounded
+      memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.
     - `bend`: "sites", log pi_theta(x) = log pi(x) + alpha (A theta)·x, the default for the
       features "gibbs" and "relaxed-gibbs"; or "feature", log pi(x) - alpha (A theta)·phi(x). By
@@ -205,14 +206,14 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
 
     The log density takes floats, in one-hot rows if the space is `Categorical`.
     """
-    return repel(kernels.flip_mh, logdensity_fn, space, **options)
+    return repel(plain.flip_mh, logdensity_fn, space, **options)
 
 
 def gibbs(
     logdensity_fn: LogDensity, space: Space, scan: str = "random", **options: Any
 ) -> SamplingAlgorithm:
     """Repelled Gibbs sampler: one site per step, at random or in turn ("systematic")."""
-    return repel(kernels.gibbs, logdensity_fn, space, scan, **options)
+    return repel(plain.gibbs, logdensity_fn, space, scan, **options)
 
 
 def locally_balanced(
@@ -223,7 +224,7 @@ def locally_balanced(
     With `bend="feature"`, the ratios of the surrogate take the feature of every neighbour of a
     state, twice per step.
     """
-    return repel(kernels.locally_balanced, logdensity_fn, space, balancing, **options)
+    return repel(plain.locally_balanced, logdensity_fn, space, balancing, **options)
 
 
 def gwg(
@@ -237,7 +238,7 @@ def gwg(
 
     `num_sites` of them change in one step.
     """
-    return repel(kernels.gwg, logdensity_fn, space, temperature, num_sites, **options)
+    return repel(plain.gwg, logdensity_fn, space, temperature, num_sites, **options)
 
 
 def dlp(
@@ -251,7 +252,7 @@ def dlp(
 
     `adjusted=False` skips the Metropolis correction.
     """
-    return repel(kernels.dlp, logdensity_fn, space, step_size, adjusted, **options)
+    return repel(plain.dlp, logdensity_fn, space, step_size, adjusted, **options)
 
 
 def path_auxiliary(
@@ -266,7 +267,7 @@ def path_auxiliary(
     Paths of `path_length` sites on average, between half of it and half as much again, are drawn
     by the changes that a gradient predicts.
     """
-    return repel(kernels.path_auxiliary, logdensity_fn, space, path_length, balancing, **options)
+    return repel(plain.path_auxiliary, logdensity_fn, space, path_length, balancing, **options)
 
 
 def dlmc(
@@ -281,4 +282,4 @@ def dlmc(
     The time is `step_size`, in which all sites move independently by the changes that a gradient
     predicts.
     """
-    return repel(kernels.dlmc, logdensity_fn, space, step_size, balancing, **options)
+    return repel(plain.dlmc, logdensity_fn, space, step_size, balancing, **options)

@@ -105,7 +105,7 @@ def tempering(
         The log density of the target, up to a constant. It must have a finite normaliser at all
         temperatures: pi^(1/T) has heavier tails than pi.
     temperatures
-        Increasing, and 1 first; `srmc.find_temperatures` finds them.
+        Increasing, and 1 first; `srmc.kernels.find_temperatures` finds them.
     kernel, **kwargs
         A BlackJAX algorithm, or the like, and its arguments, such as `step_size`.
 

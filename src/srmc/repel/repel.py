@@ -59,14 +59,15 @@ def repel(
         A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density (the full
         one, not a likelihood) that returns a `blackjax.SamplingAlgorithm`. Its state must be a
         NamedTuple with `position`; what it caches about the target must be called `logdensity`
-        and `logdensity_grad`. A kernel on a discrete space, such as `srmc.kernels.gwg`,
+        and `logdensity_grad`. A kernel on a discrete space, such as `srmc.kernels.plain.gwg`,
         also takes `space`, `feature`, `differences` and `preconditioner`; see `srmc.gwg`.
     logdensity_fn
         The log density of the target, up to a constant.
     score_fn
-        Its score in place of it, for a kernel that uses no values, such as `srmc.kernels.ula`; an
-        algorithm of your own says so by an attribute `adjusted = False`. The log density that the
-        state holds is then 0, and the moving frame has none to check its moves by.
+        Its score in place of it, for a kernel that uses no values, such as
+        `srmc.kernels.plain.ula`; an algorithm of your own says so by an attribute
+        `adjusted = False`. The log density that the state holds is then 0, and the moving frame has
+        none to check its moves by.
     *args, **kwargs
         Arguments of `algorithm`.
     alpha
@@ -77,7 +78,7 @@ def repel(
         The weight of the n-th score in the history; `srmc.gain()` by default.
     surrogate
         `srmc.shift()`, the default; `srmc.tilt()`, the paper's; or a field to move along, such as
-        `srmc.affine()`.
+        `srmc.repel.affine()`.
     frame
         "moving", the default for a shift and the only frame of a field: draws travel with the
         target, and the base chain is the plain one whatever alpha is. A move that costs more than
@@ -226,8 +227,8 @@ def _as_density(
         algorithm = algorithm.func
     if getattr(inspect.unwrap(algorithm), "adjusted", True):
         raise ValueError(
-            f"score_fn needs a kernel without a Metropolis correction, such as srmc.kernels.ula, "
-            f"got {kernel_name(algorithm)}; give it logdensity_fn"
+            "score_fn needs a kernel without a Metropolis correction, such as "
+            f"srmc.kernels.plain.ula, got {kernel_name(algorithm)}; give it logdensity_fn"
         )
     return from_score(score_fn)
 

@@ -101,7 +101,7 @@ def along(
     The loop has the same rate in all features if the factors are one over their second moments.
     """
     if not isinstance(field, Field):
-        raise TypeError(f"field must be srmc.affine() or another field, got {field!r}")
+        raise TypeError(f"field must be affine() or another field, got {field!r}")
     for factor in [] if callable(preconditioner) else jax.tree.leaves(preconditioner):
         check_number("preconditioner", factor, at_least=0.0, scalar=False)
 

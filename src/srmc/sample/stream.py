@@ -48,7 +48,7 @@ class How(NamedTuple):
     form: str
 
 
-def rebalancing(
+def rebalance_stream(
     score_fn: ScoreFn,
     warmup: Values,
     num_samples: int,

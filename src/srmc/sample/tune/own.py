@@ -9,8 +9,7 @@ from typing import Any
 import blackjax
 from blackjax.base import SamplingAlgorithm
 
-from srmc import kernels
-from srmc.kernels import builders
+from srmc.kernels import builders, plain
 from srmc.kernels.rescaled import rescaled
 from srmc.repel.kernel import kernel_name
 from srmc.repel.repel import repel
@@ -94,7 +93,7 @@ def as_kernel(kernel: Any) -> str | OwnKernel:
     if isinstance(kernel, str):
         return kernel
     for name in NAMES:
-        if any(kernel is getattr(home, name, None) for home in (blackjax, kernels, builders)):
+        if any(kernel is getattr(home, name, None) for home in (blackjax, plain, builders)):
             return name
     if isinstance(kernel, OwnKernel):
         return kernel

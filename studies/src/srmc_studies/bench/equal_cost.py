@@ -4,18 +4,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-import srmc
+from srmc.rebalance import Report
 
 FEWEST = 20  # draws of a run that is shortened,
 TRIES = 8  # lengths that are tried
 
 # From a number of draws per chain, and the gradients that they took, to the rebalanced draws.
-Rebalance = Callable[[int, float], tuple[np.ndarray, srmc.Rebalancing]]
+Rebalance = Callable[[int, float], tuple[np.ndarray, Report]]
 
 
-def affordable(
-    rebalance: Rebalance, total: int, cost: float
-) -> tuple[np.ndarray, srmc.Rebalancing]:
+def affordable(rebalance: Rebalance, total: int, cost: float) -> tuple[np.ndarray, Report]:
     """As many rebalanced draws as `total` plain ones pay for, which took `cost` gradients.
 
     A shorter run may take more or fewer gradients per draw, or not be rebalanced at all, so that

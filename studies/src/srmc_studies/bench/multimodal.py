@@ -11,6 +11,7 @@ from blackjax.base import SamplingAlgorithm
 from rich.table import Table
 
 import srmc
+from srmc.kernels import find_temperatures
 from srmc.targets import Target
 from srmc.types import Array, Float, PRNGKey
 from srmc_studies.bench.cells import markdown, terminal
@@ -74,13 +75,13 @@ def compare(
 ) -> dict[str, Any]:
     """All sides on one target, from exact draws; tuning on one mode is not charged.
 
-    `rounds` are those of `srmc.find_temperatures`.
+    `rounds` are those of `srmc.kernels.find_temperatures`.
     """
     target, weights, centres = modes_target(modes, dim)
     warm_key, heat_key, start_key, run_key = jax.random.split(jax.random.key(seed), 4)
     parameters = _tuned(target, warm_key)
     # The modes merge once a standard deviation is about their distance.
-    temperatures = srmc.find_temperatures(
+    temperatures = find_temperatures(
         heat_key,
         target.logdensity_fn,
         target.position,

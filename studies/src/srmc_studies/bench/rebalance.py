@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.rebalance import Report
 from srmc.sample import in_order
 from srmc.targets import Target
 from srmc.types import Array, Float, PRNGKey
@@ -154,7 +155,7 @@ def _against(plain: np.ndarray, e: np.ndarray) -> dict[str, float]:
 
 def rebalanced(
     flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float
-) -> tuple[np.ndarray, srmc.Rebalancing]:
+) -> tuple[np.ndarray, Report]:
     """The draws of a run of this cost, rebalanced as by `srmc.sample`; MH has no scores at hand."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stayed as it was is in the report

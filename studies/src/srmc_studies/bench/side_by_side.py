@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import srmc
+from srmc.rebalance import Report
 from srmc_studies.bench import rivals
 from srmc_studies.bench.equal_cost import affordable
 from srmc_studies.bench.measures import Errors, Truth, controlled, estimates, find_truth, starts
@@ -142,7 +143,7 @@ def compare(
 
 def _rebalanced(
     posterior: Posterior, x: np.ndarray, s: np.ndarray, cost: float
-) -> tuple[np.ndarray, srmc.Rebalancing]:
+) -> tuple[np.ndarray, Report]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # draws that stay as they are; the row says so
         moved, report = srmc.rebalance(

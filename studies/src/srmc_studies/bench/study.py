@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import srmc
+from srmc.repel import RepelState
 from srmc.sample import CHAINS, in_order, run
 from srmc.sample.tune import Continuous, Tuned, tune
 from srmc.targets import Target
@@ -98,7 +99,7 @@ class Replicate(NamedTuple):
         init_keys = jax.random.split(init_key, self.num_chains)
         states = jax.vmap(algorithm.init)(tuned.positions, init_keys)
 
-        def record(state: srmc.RepelState) -> tuple[Array, Array, Array]:
+        def record(state: RepelState) -> tuple[Array, Array, Array]:
             base = state.inner_state.position
             return state.position, base, getattr(state.inner_state, "logdensity_grad", base)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.repel import Seen, Strength
 from srmc.types import Array, Float, Int, Scalar
 from srmc_studies.paper._chains import Number, Trial
 from srmc_studies.paper._derivatives import settings
@@ -15,7 +16,7 @@ from srmc_studies.paper._problems import Errors, Problem, RepelOptions, measure
 from srmc_studies.paper._progress import OnBlock, later
 
 Rule: TypeAlias = tuple[str, float]  # the name of a rule, and its nominal alpha
-RULES: dict[str, Callable[..., srmc.Strength]] = {
+RULES: dict[str, Callable[..., Strength]] = {
     "fixed": lambda alpha, num_steps, leapfrogs: srmc.fixed(alpha),
     "capped": srmc.capped,
     "guarded": functools.partial(srmc.guarded, safe="step"),
@@ -47,7 +48,7 @@ class RuleErrors(NamedTuple):
         return errors
 
 
-def _one_of(which: Int[Array, ""], strengths: Sequence[srmc.Strength]) -> srmc.Strength:
+def _one_of(which: Int[Array, ""], strengths: Sequence[Strength]) -> Strength:
     """The schedule whose number is `which`, a traced integer."""
 
     def pick(values: Sequence[Scalar]) -> Scalar:
@@ -57,12 +58,12 @@ def _one_of(which: Int[Array, ""], strengths: Sequence[srmc.Strength]) -> srmc.S
         first, states = zip(*(s.init() for s in strengths), strict=True)
         return pick(first), states
 
-    def update(states: tuple[Any, ...], seen: srmc.Seen) -> tuple[Scalar, tuple[Any, ...]]:
+    def update(states: tuple[Any, ...], seen: Seen) -> tuple[Scalar, tuple[Any, ...]]:
         pairs = zip(strengths, states, strict=True)
         now, states = zip(*(s.update(state, seen) for s, state in pairs), strict=True)
         return pick(now), states
 
-    return srmc.Strength(init, update)
+    return Strength(init, update)
 
 
 def measure_rules(

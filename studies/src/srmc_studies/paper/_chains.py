@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc import RepelInfo, RepelState
+from srmc.repel import RepelInfo, RepelState
 from srmc.sample import in_order
 from srmc.types import Array, ArrayLike, Float, Int, PRNGKey, PyTree
 from srmc_studies.paper._progress import OnBlock, no_report

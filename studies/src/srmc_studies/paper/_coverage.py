@@ -9,6 +9,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 import srmc
+from srmc.repel import RepelInfo, RepelState
 from srmc.types import Array, Float, Int, Scalar
 from srmc_studies.paper._chains import Kept, Trial, run
 from srmc_studies.paper._progress import OnBlock
@@ -111,9 +112,7 @@ def coverage(
     count, inner = target.centres.shape
     plan = trial.plan(on_block)
 
-    def fold(
-        kept: Kept, s: Setting, state: srmc.RepelState, info: srmc.RepelInfo, n: Int[Array, ""]
-    ) -> Kept:
+    def fold(kept: Kept, s: Setting, state: RepelState, info: RepelInfo, n: Int[Array, ""]) -> Kept:
         mode = jnp.argmax(target.logits(state.position, s))
         size = jnp.zeros(())
         if not plain:  # the product costs a gradient, so it is evaluated once per block

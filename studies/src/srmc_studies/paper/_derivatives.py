@@ -1,9 +1,10 @@
 """Ways to compute the surrogate score; the paper does not say which of them its figures use."""
 
 import srmc
+from srmc.repel import Strength, Surrogate
 from srmc_studies.paper._problems import RepelOptions
 
-DERIVATIVES: dict[str, srmc.Surrogate] = {
+DERIVATIVES: dict[str, Surrogate] = {
     "exact": srmc.tilt(),
     "finite difference, epsilon = alpha": srmc.tilt("finite-difference", eps="alpha"),
     "finite difference, epsilon = 1": srmc.tilt("finite-difference", eps=1.0),
@@ -16,7 +17,7 @@ def derivatives(size: str) -> list[str]:
     return list(DERIVATIVES) if size == "full" else ["shifted"]
 
 
-def settings(alpha: float | srmc.Strength, derivative: str) -> RepelOptions:
+def settings(alpha: float | Strength, derivative: str) -> RepelOptions:
     """Algorithm 1 as printed, with the surrogate score by one of the rules."""
     return srmc.paper_settings(alpha) | {"surrogate": DERIVATIVES[derivative]}
 

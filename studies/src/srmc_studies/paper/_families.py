@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.repel import RepelInfo, RepelState
 from srmc.types import Array, Float, Int
 from srmc_studies.paper._chains import Kept, Number, Trial, run
 from srmc_studies.paper._control import control_variates
@@ -89,8 +90,8 @@ def plain(problem: Problem, trial: Trial, on_block: OnBlock) -> tuple[Curve, Cur
     def fold(
         kept: Kept,
         setting: Number,
-        state: srmc.RepelState,
-        info: srmc.RepelInfo,
+        state: RepelState,
+        info: RepelInfo,
         n: Int[Array, ""],
     ) -> Kept:
         at = (n - 1) % plan.block

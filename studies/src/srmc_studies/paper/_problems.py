@@ -10,6 +10,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 import srmc
+from srmc.repel import RepelInfo, RepelState
 from srmc.targets import Target
 from srmc.types import Array, Bool, Float, Int, PRNGKey, PyTree
 from srmc_studies.paper._chains import Kept, Setting, Trial, averages
@@ -158,7 +159,7 @@ def _median(x: Float[np.ndarray, "setting replicate block"]) -> Float[np.ndarray
     return median
 
 
-def _record(state: srmc.RepelState, info: srmc.RepelInfo) -> Kept:
+def _record(state: RepelState, info: RepelInfo) -> Kept:
     return {
         "x": state.position,
         "gradients": info.gradients + info.hvps,

@@ -11,6 +11,7 @@ from blackjax.base import SamplingAlgorithm
 from matplotlib.figure import Figure
 
 import srmc
+from srmc.kernels import Space
 from srmc.types import Array, Scalar
 from srmc_studies.paper._arithmetic import classes_row, distance_row, divergence_row, exactly
 from srmc_studies.paper._ledger import Estimate, Outcome, Row
@@ -120,7 +121,7 @@ def _costs(seed: int) -> dict[str, Cost]:
     }
 
 
-def _dlp(f: Callable[[Array], Scalar], space: srmc.Space, **options: Any) -> SamplingAlgorithm:
+def _dlp(f: Callable[[Array], Scalar], space: Space, **options: Any) -> SamplingAlgorithm:
     return srmc.dlp(f, space, 0.5, **options)
 
 
@@ -185,7 +186,7 @@ def _numbers_kept(d: int) -> tuple[int, int, int]:
     f = lambda x: -0.5 * jnp.sum(x**2)
     count = lambda state: sum(int(leaf.size) for leaf in jax.tree.leaves(state))
     options = srmc.paper_settings(1.0)
-    plain = jax.eval_shape(srmc.kernels.mala(f, 0.1).init, jnp.zeros(d))
+    plain = jax.eval_shape(srmc.kernels.plain.mala(f, 0.1).init, jnp.zeros(d))
     algorithm = srmc.mala(f, 0.1, **options)
     first = jax.eval_shape(algorithm.init, jnp.zeros(d))
     step = lambda n, state: algorithm.step(jax.random.key(n), state)[0]

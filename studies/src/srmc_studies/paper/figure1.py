@@ -9,6 +9,7 @@ from blackjax.base import SamplingAlgorithm
 from scipy.stats import norm
 
 import srmc
+from srmc.repel import RepelInfo, RepelState, Surrogate
 from srmc.targets import Target
 from srmc.types import Array, Float, Int, PRNGKey, Scalar
 from srmc_studies.paper import _numbers
@@ -65,7 +66,7 @@ def figure1(size: str = "full", seed: int = 0, on_progress: Progress = silent) -
     return Outcome(settings, numbers, figures, rows)
 
 
-def _sampler(target: Target, surrogate: srmc.Surrogate) -> Callable[[Number], SamplingAlgorithm]:
+def _sampler(target: Target, surrogate: Surrogate) -> Callable[[Number], SamplingAlgorithm]:
     """SR-ULA with the gain of the figure, as a function of alpha."""
     changes = {"gain": srmc.gain(rho=0.6, scale=0.1, delay=2), "surrogate": surrogate}
 
@@ -86,7 +87,7 @@ def _escapes(
     """Run chains from the narrow mode, for every alpha."""
 
     def fold(
-        kept: Kept, alpha: Number, state: srmc.RepelState, info: srmc.RepelInfo, n: Int[Array, ""]
+        kept: Kept, alpha: Number, state: RepelState, info: RepelInfo, n: Int[Array, ""]
     ) -> Kept:
         right = state.position[0] > 0
         return {
@@ -120,7 +121,7 @@ def _path(
     """Run one chain of ULA and one of SR-ULA for at least `steps` steps."""
 
     def fold(
-        kept: Kept, alpha: Number, state: srmc.RepelState, info: srmc.RepelInfo, n: Int[Array, ""]
+        kept: Kept, alpha: Number, state: RepelState, info: RepelInfo, n: Int[Array, ""]
     ) -> Kept:
         at = (n - 1) % PIECE // every
         return {

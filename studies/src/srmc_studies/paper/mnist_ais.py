@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import srmc
+from srmc.kernels import AISResult
 from srmc.types import Float
 from srmc_studies.paper import _numbers
 from srmc_studies.paper._ledger import Estimate, Outcome, Row
@@ -41,7 +42,7 @@ class Annealed(NamedTuple):
     vendi: Float[np.ndarray, " batch"]
     energy: Estimate
     counts: Float[np.ndarray, " cls"]
-    result: srmc.AISResult
+    result: AISResult
 
 
 def mnist_ais(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:

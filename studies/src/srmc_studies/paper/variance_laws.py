@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import srmc
 from srmc import theory
+from srmc.repel import RepelState
 from srmc.types import Array, Float, PRNGKey
 from srmc_studies.paper import _variance_rows
 from srmc_studies.paper._chains import Number
@@ -146,8 +147,8 @@ def _mala(rho: float, steps: int) -> _Simulator:
         start_key, key = jax.random.split(key)
 
         def step(
-            n: int, carry: tuple[srmc.RepelState, Float[Array, " 2"]]
-        ) -> tuple[srmc.RepelState, Float[Array, " 2"]]:
+            n: int, carry: tuple[RepelState, Float[Array, " 2"]]
+        ) -> tuple[RepelState, Float[Array, " 2"]]:
             state, total = carry
             state, _ = algorithm.step(jax.random.fold_in(key, n), state)
             return state, total + state.position

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.repel import RepelState
 from srmc.types import Array, Float, Int, PRNGKey, Scalar
 from srmc_studies.paper.ebm.networks import BinaryEnergy, rounded
 from srmc_studies.paper.ebm.training import Task, Training, adam, picks
@@ -69,7 +70,7 @@ def dlp_steps(
     algorithm = srmc.dlp(logdensity, srmc.Binary(), step_size, alpha=0.0)
     states = jax.vmap(algorithm.init)(x)
 
-    def one(states: srmc.RepelState, key: PRNGKey) -> tuple[srmc.RepelState, Array]:
+    def one(states: RepelState, key: PRNGKey) -> tuple[RepelState, Array]:
         states, info = jax.vmap(algorithm.step)(jax.random.split(key, len(x)), states)
         return states, info.acceptance_rate
 

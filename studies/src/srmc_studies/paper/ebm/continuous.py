@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.repel import RepelState
 from srmc.types import Array, Float, PRNGKey, Scalar
 from srmc_studies.paper.ebm.data import Images
 from srmc_studies.paper.ebm.networks import BUILD, rounded
@@ -107,7 +108,7 @@ def langevin_steps(
     algorithm = srmc.ula(logdensity_fn, step_size, alpha=0.0)
     states = jax.vmap(algorithm.init)(x)
 
-    def one(states: srmc.RepelState, key: PRNGKey) -> tuple[srmc.RepelState, None]:
+    def one(states: RepelState, key: PRNGKey) -> tuple[RepelState, None]:
         return jax.vmap(algorithm.step)(jax.random.split(key, len(x)), states)[0], None
 
     states, _ = jax.lax.scan(one, states, jax.random.split(key, steps))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc import RepelInfo, RepelState
+from srmc.repel import RepelInfo, RepelState
 from srmc.types import Array, ArrayLike, Float, PRNGKey, Scalar
 from srmc_studies.paper._chains import Plan, compiler_options
 

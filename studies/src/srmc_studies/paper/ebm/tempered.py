@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
+from srmc.repel import RepelState
 from srmc.types import Array, Float, PRNGKey, Scalar
 from srmc_studies.paper._chains import Plan, compiler_options
 from srmc_studies.paper.ebm.sampling import Path
@@ -44,8 +45,9 @@ def temper(
     def moves(beta: Scalar, x: Array, key: PRNGKey) -> Array:
         f = lambda x: model.base_logdensity(x) + beta * excess(x)
         algorithm = srmc.dlp(f, srmc.Binary(), step_size, alpha=0.0)
-        step: Callable[[srmc.RepelState, PRNGKey], tuple[srmc.RepelState, None]] = (
-            lambda state, key: (algorithm.step(key, state)[0], None)
+        step: Callable[[RepelState, PRNGKey], tuple[RepelState, None]] = lambda state, key: (
+            algorithm.step(key, state)[0],
+            None,
         )
         state, _ = jax.lax.scan(step, algorithm.init(x), jax.random.split(key, MOVES))
         position: Array = state.position
