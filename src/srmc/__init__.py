@@ -6,6 +6,7 @@ from srmc import kernels, metrics, models, targets, theory
 from srmc._programs import enable_cache
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    dlmc,
     dlp,
     flip_mh,
     gibbs,
@@ -16,6 +17,7 @@ from srmc.kernels.builders import (
     mh,
     nuts,
     paper_settings,
+    path_auxiliary,
     ula,
     uld,
 )
@@ -51,6 +53,7 @@ __all__ = [
     "RunWarning",
     "ais",
     "capped",
+    "dlmc",
     "dlp",
     "enable_cache",
     "fixed",
@@ -71,6 +74,7 @@ __all__ = [
     "models",
     "nuts",
     "paper_settings",
+    "path_auxiliary",
     "rebalance",
     "rebalance_stream",
     "repel",

@@ -106,8 +106,9 @@ def _about(
 ) -> dict[str, Any]:
     loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
     measured = tuner.describe(tuned.loop) if loops else {}
-    if "step_size" in tuned.parameters:
-        measured["step_size"] = jnp.asarray(tuned.parameters["step_size"])
+    for name in ("step_size", "path_length"):
+        if name in tuned.parameters:
+            measured[name] = jnp.asarray(tuned.parameters[name])
     return {
         "settings": {"model": problem.name} | plan.settings(),
         "measured": {k: float(x) for k, x in measured.items()},

@@ -86,9 +86,10 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
-        algorithm, or a function in its form (see `srmc.sample.tune.OwnKernel`), whose step size and
-        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
+        space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
+        "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
+        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up;
+        `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -111,7 +112,7 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it where there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric

@@ -24,7 +24,7 @@ from srmc.sample.describe import describe
 from srmc.sample.stored import IN_MEMORY
 from srmc.sample.tune import rule
 from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
-from srmc.sample.tune.discrete import BUILDERS, Discrete
+from srmc.sample.tune.discrete import BUILDERS, WITH_STEP_SIZE, Discrete
 from srmc.sample.tune.own import OwnKernel
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
@@ -222,9 +222,10 @@ class Plan:
     def _check_steps(self) -> None:
         if self.step_size is not None:
             check_number("step_size", self.step_size, above=0.0)
-            if self.space is not None and self.kernel != "dlp":
+            if self.space is not None and self.kernel not in WITH_STEP_SIZE:
+                names = " and ".join(map(repr, WITH_STEP_SIZE))
                 raise ValueError(
-                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                    f"step_size is for kernel {names} on {self.space}, got {self.kernel!r}"
                 )
         if self.num_integration_steps is not None:
             check_count("num_integration_steps", self.num_integration_steps)
