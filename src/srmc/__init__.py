@@ -20,6 +20,7 @@ from srmc.core.surrogate import Surrogate, along, shift
 from srmc.core.tilt import tilt
 from srmc.discrete.changes import SiteDifferences
 from srmc.discrete.space import Binary, Categorical, Ordinal, Space
+from srmc.kernels.stochastic import sghmc, sgld
 from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures, tempering
 from srmc.models.model import Model
 from srmc.results.netcdf import load
@@ -102,6 +103,8 @@ __all__ = [
     "run",
     "sample",
     "scalings",
+    "sghmc",
+    "sgld",
     "shears",
     "shift",
     "targets",
