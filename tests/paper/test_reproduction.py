@@ -16,7 +16,7 @@ from srmc.paper import EXPERIMENTS, Estimate, Row, _page, _report
 from srmc.paper._ledger import NOT_IN_THE_PAPER, Outcome, verdict
 from srmc.paper._problems import Errors
 from srmc.paper.rho import PAIRS as RHO_PAIRS
-from srmc.paper.rho import _row as rho_row
+from srmc.paper.rho import horizon_row as rho_row
 
 ALGORITHM_1 = {"alpha", "gain", "surrogate", "frame", "history_average"}
 # On a discrete space there is no frame, and a feature of ours has no surrogate of the paper's.

@@ -14,6 +14,7 @@ from srmc.paper.claims import claims
 from srmc.paper.epsilon import epsilon
 from srmc.paper.figure1 import figure1
 from srmc.paper.figure2 import figure2
+from srmc.paper.gain import gain_epsilon, gain_figure2, gain_rho
 from srmc.paper.mixture_cifar import mixture_cifar
 from srmc.paper.mnist_ais import mnist_ais
 from srmc.paper.mnist_mixing import mnist_mixing
@@ -35,6 +36,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure2": figure2,
     "rho": rho,
     "epsilon": epsilon,
+    "gain-figure2": gain_figure2,
+    "gain-rho": gain_rho,
+    "gain-epsilon": gain_epsilon,
     "adaptive-alpha": adaptive_alpha,
     "variance-laws": variance_laws,
     "mixture-cifar": mixture_cifar,
