@@ -7,7 +7,7 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
-test: .venv/ready
+test: .venv/tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The oldest and the newest versions that pyproject.toml allows, where they meet our code.
@@ -20,12 +20,12 @@ test-oldest test-newest: test-%: .venv-%/ready
 	.venv-$*/bin/srmc sample --help > .venv-$*/help.txt
 	.venv-$*/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning $(INTERFACES)
 
-lint: .venv/ready
+lint: .venv/tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: .venv/ready
+bench: .venv/tests
 	$(BIN)/srmc bench overhead
 
 docs: .venv-docs/ready
@@ -34,15 +34,16 @@ docs: .venv-docs/ready
 serve: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs serve --strict
 
-# A wheel and an sdist, each installed into a new environment and tried there.
+# Wheels and sdists of both distributions; those of the library are installed and tried.
 dist:
 	rm -rf dist .venv-dist
 	$(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/python -m pip install --quiet build
 	.venv-dist/bin/python -m build --outdir dist .
-	for file in dist/*.whl dist/*.tar.gz; do \
+	.venv-dist/bin/python -m build --outdir dist studies
+	for file in dist/srmc-*.whl dist/srmc-*.tar.gz; do \
 	  rm -rf .venv-dist && $(PYTHON) -m venv .venv-dist && \
-	  .venv-dist/bin/python -m pip install --quiet "$$file" && \
+	  .venv-dist/bin/python -m pip install --quiet "$$file"'[all]' && \
 	  (cd dist && ../.venv-dist/bin/python ../tests/dist.py && ../.venv-dist/bin/srmc targets) || exit 1; \
 	done
 	rm -rf .venv-dist
@@ -56,16 +57,20 @@ dist:
 .venv-oldest/ready: VERSIONS := lowest-direct
 .venv-newest/ready: VERSIONS := highest
 .venv-newest/ready: PYTHON := $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
-.venv-oldest/ready .venv-newest/ready: pyproject.toml
+.venv-oldest/ready .venv-newest/ready: pyproject.toml studies/pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet uv
-	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution $(VERSIONS) --editable '.[test]'
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --resolution $(VERSIONS) --editable '.[test]' --editable ./studies
 	touch $@
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	touch $@
+
+.venv/tests: .venv/ready studies/pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[test]' --editable ./studies
 	touch $@
 
 clean:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 import srmc
+from srmc.sample import run as run_chains
 
 SHAPES = np.array([1.5, 4.0])
 
@@ -56,8 +57,8 @@ BASES = {
     "nuts": lambda f: blackjax.nuts(f, 0.35, jnp.ones(2)),
     "ghmc": lambda f: blackjax.ghmc(f, 0.35, jnp.ones(2), 0.3, 0.2),
     "adjusted_mclmc": lambda f: blackjax.adjusted_mclmc(f, 0.5, num_integration_steps=3),
-    "ula": lambda f: srmc.kernels.ula(f, 0.02),
-    "uld": lambda f: srmc.kernels.uld(f, 0.2),
+    "ula": lambda f: srmc.kernels.plain.ula(f, 0.02),
+    "uld": lambda f: srmc.kernels.plain.uld(f, 0.2),
 }
 
 MODES = {
@@ -89,7 +90,7 @@ def run(algorithm, rng_key, positions, num_draws, **options):
     """Draws and statistics (chain, draw, ...) of chains from these positions, and last states."""
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
     states = jax.vmap(algorithm.init)(positions, keys)
-    program = jax.jit(lambda s: srmc.run.run(algorithm, rng_key, s, num_draws, **options))
+    program = jax.jit(lambda s: run_chains(algorithm, rng_key, s, num_draws, **options))
     states, draws, stats = program(states)
     by_chain = lambda x: np.swapaxes(np.asarray(x), 0, 1)
     return jax.tree.map(by_chain, draws), jax.tree.map(by_chain, stats), states

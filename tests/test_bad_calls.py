@@ -15,6 +15,19 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.kernels import SiteDifferences, find_temperatures  # noqa: F401
+from srmc.rebalance import rebalanced_error  # noqa: F401
+from srmc.rebalance.report import nothing
+from srmc.repel import (  # noqa: F401
+    Strength,
+    affine,
+    along,
+    combined,
+    field,
+    scalings,
+    shears,
+    translations,
+)
 
 HOME = Path(srmc.__file__).parent
 TABLES = sorted((Path(__file__).parent / "bad_calls").glob("*.txt"))
@@ -122,7 +135,7 @@ draws = np.random.default_rng(0).normal(size=(2, 100, 2)).astype(np.float32)
 scores = -draws
 g1 = np.ones((2, 100))
 trace = tree(posterior=draws)
-report = srmc.after.report.nothing("none")
+report = nothing("none")
 
 
 @pytest.mark.parametrize(("table", "argument", "call"), CALLS)

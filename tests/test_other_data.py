@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 import srmc
 from srmc._programs import parted, pinned
 from srmc.models.model import Model, as_problem
+from srmc.repel import Strength
 from test_programs import compiled
 
 OPTIONS = {"kernel": "hmc", "num_integration_steps": 3, "num_chains": 2, "progress": False}
@@ -236,7 +237,7 @@ def test_a_pymc_model_compiles_nothing_for_other_data(names):
 def test_a_schedule_may_read_what_has_changed():
     height = [0.5]
     one = lambda: jnp.asarray(height[0], float)
-    schedule = srmc.Strength(lambda: (one(), ()), lambda state, seen: (one(), state), 3.0)
+    schedule = Strength(lambda: (one(), ()), lambda state, seen: (one(), state), 3.0)
     logp = lambda x: -0.5 * jnp.sum(x**2)
     for alpha in (0.5, 2.0):
         height[0] = alpha

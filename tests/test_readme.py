@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import srmc
-from srmc.bench import posterior_tables, rebalance_tables
+from srmc_studies.bench import posterior_tables, rebalance_tables
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)

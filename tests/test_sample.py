@@ -17,8 +17,8 @@ import pytest
 
 import srmc
 from helpers import MEAN, VARIANCE, log_gamma
-from srmc.run import keep as keeping
-from srmc.store import checkpoint as checkpoints
+from srmc.sample import checkpoint as checkpoints
+from srmc.sample import keep as keeping
 
 QUICK = {
     "kernel": "mala",

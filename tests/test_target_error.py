@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.run.looks import longest, looks
-from srmc.run.plan import Keep, Plan
+from srmc.sample.looks import longest, looks
+from srmc.sample.plan import Keep, Plan
 
 
 def skewed(x):

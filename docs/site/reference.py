@@ -1,4 +1,4 @@
-"""The reference of the documentation: a page per room with every public name in it.
+"""The reference of the documentation: a page per package with every public name in it.
 
 MkDocs calls `on_config` and `on_files`; the names are read from the source, which is not imported.
 """
@@ -12,14 +12,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "srmc"
 TITLES = {
     "sample": "Sampling",
     "results": "Results",
-    "models": "Models",
-    "run": "Running chains",
-    "after": "Draws that exist",
-    "core": "Repellence",
-    "samplers": "Named samplers",
-    "discrete": "Discrete spaces",
-    "kernels": "Base kernels",
-    "tune": "Tuning",
+    "models": "Models and traces",
+    "rebalance": "Rebalancing",
+    "repel": "Repellence",
+    "kernels": "Kernels",
     "targets": "Targets",
     "metrics": "Metrics",
     "theory": "Theory",

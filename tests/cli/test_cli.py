@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
-from srmc.cli import app
+from srmc.cli.main import command
+
+app = command()
 
 FAST = ["--num-chains", "2", "--num-warmup", "100", "--num-samples", "100"]
 

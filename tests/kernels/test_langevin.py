@@ -9,7 +9,7 @@ import srmc
 @pytest.mark.usefixtures("x64")
 def test_ula_is_the_formula():
     logp = lambda x: -0.5 * jnp.sum(x**2)
-    algorithm = srmc.kernels.ula(logp, 0.1)
+    algorithm = srmc.kernels.plain.ula(logp, 0.1)
     x, key = jnp.array([1.0, -2.0]), jax.random.key(0)
     state, info = algorithm.step(key, algorithm.init(x))
     noise = jax.random.normal(key, (2,))
@@ -22,7 +22,7 @@ def test_ula_is_the_formula():
 def test_uld_has_the_stationary_law_of_baoab_on_a_gaussian(friction):
     """BAOAB is exact for the positions of a Gaussian at any stable step, and p is independent."""
     scale, n = np.array([1.0, 2.0]), 40_000
-    algorithm = srmc.kernels.uld(lambda x: -0.5 * jnp.sum((x / scale) ** 2), 0.8, friction)
+    algorithm = srmc.kernels.plain.uld(lambda x: -0.5 * jnp.sum((x / scale) ** 2), 0.8, friction)
 
     @jax.jit
     @jax.vmap

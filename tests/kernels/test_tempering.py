@@ -13,6 +13,7 @@ from scipy import stats
 
 import srmc
 from helpers import SHAPES, log_gamma, short_chain
+from srmc.kernels import find_temperatures
 
 HEAT = (1.0, 2.0, 4.0)
 HMC = {
@@ -193,7 +194,7 @@ def test_found_temperatures_refuse_about_half_of_the_swaps():
     found = {}
     for dim in (2, 20):
         arguments = HMC | {"step_size": 0.7}
-        found[dim] = srmc.find_temperatures(
+        found[dim] = find_temperatures(
             jax.random.key(0), logp, jnp.zeros(dim), 50.0, rounds=3, num_steps=400, **arguments
         )
         assert found[dim][0] == 1
@@ -227,13 +228,13 @@ def test_bad_arguments_are_named():
     with pytest.raises(TypeError, match="stepsize"):
         srmc.tempering(log_gamma, HEAT, blackjax.mala, step_size=0.1, stepsize=0.1)
     with pytest.raises(ValueError, match="continuous positions"):
-        srmc.tempering(log_gamma, HEAT, srmc.kernels.gwg)
+        srmc.tempering(log_gamma, HEAT, srmc.kernels.plain.gwg)
     with pytest.raises(ValueError, match="finite at the start"):
         srmc.tempering(lambda x: x[0] * jnp.nan, HEAT, **HMC).init(jnp.ones(2))
     with pytest.raises(TypeError, match="floating point"):
         srmc.tempering(log_gamma, HEAT, **HMC).init(jnp.ones(2, int))
     with pytest.raises(ValueError, match="hottest must be"):
-        srmc.find_temperatures(jax.random.key(0), log_gamma, jnp.ones(2), 1.0, **HMC)
+        find_temperatures(jax.random.key(0), log_gamma, jnp.ones(2), 1.0, **HMC)
     fixed = srmc.repel(srmc.tempering, log_gamma, HEAT, alpha=1.0, frame="fixed", **HMC)
     with pytest.raises(ValueError, match="frame must be 'moving' for tempering"):
         fixed.step(jax.random.key(0), fixed.init(jnp.ones(2)))

@@ -6,15 +6,18 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
-from srmc.cli import app
+from srmc.cli.main import command
 from srmc.results.result import Result
+from srmc.sample import ending, finish
+
+app = command()
 
 SHORT = {"num_warmup": 200, "num_samples": 100, "num_chains": 2, "progress": False}
 STAGES = {
-    "rebalancing failed": "srmc.after.finish.rebalance_parts",
-    "naming the draws failed": "srmc.after.finish._by_name",
-    "diagnostics failed": "srmc.results.ending.troubles",
-    "the summary failed": "srmc.results.ending.look_at",
+    "rebalancing failed": (finish, "rebalance_parts"),
+    "naming the draws failed": (finish, "_by_name"),
+    "diagnostics failed": (ending, "troubles"),
+    "the summary failed": (ending, "look_at"),
 }
 
 
@@ -27,7 +30,7 @@ def test_draws_survive_whatever_fails(monkeypatch, stage):
     start = {"a": np.zeros(2, np.float32), "b": np.float32(0)}
     density = lambda x: -0.5 * (jnp.sum(x["a"] ** 2) + x["b"] ** 2)
     aim = {"target_error": 10.0} if stage == "the summary failed" else {}
-    monkeypatch.setattr(STAGES[stage], broken)
+    monkeypatch.setattr(*STAGES[stage], broken)
     with pytest.warns(srmc.RunWarning, match=f"{stage}.*IndexError: by a test"):
         result = srmc.sample(density, initial_position=start, **SHORT, **aim)
     assert any(stage in text for text in result.warnings)
@@ -41,7 +44,7 @@ def test_draws_survive_whatever_fails(monkeypatch, stage):
 
 
 def test_resampling_that_fails_leaves_discrete_draws(monkeypatch):
-    monkeypatch.setattr("srmc.after.finish.resample", broken)
+    monkeypatch.setattr(finish, "resample", broken)
     with pytest.warns(srmc.RunWarning, match="rebalancing failed"):
         result = srmc.sample(srmc.targets.ising(), **SHORT | {"num_samples": 1000})
     assert result.draws["x"].shape[:2] == (2, 1000)

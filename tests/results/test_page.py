@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.after.report import as_record, nothing
+from srmc.rebalance.report import as_record, nothing
+from srmc.results.kept import Kept
 from srmc.results.page import page
 from srmc.results.result import Result
-from srmc.run.keep import Kept
 
 SMALL = {"num_warmup": 100, "num_samples": 100, "num_chains": 2, "progress": False}
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")

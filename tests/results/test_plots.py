@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.results.kept import Kept
 from srmc.results.plots import coordinates, plot
 from srmc.results.result import Result
-from srmc.run.keep import Kept
 
 RNG = np.random.default_rng(0)
 PLAIN = RNG.normal(size=(4, 300, 6))

@@ -5,8 +5,8 @@ import pytest
 
 import srmc
 from srmc.results import netcdf
+from srmc.results.kept import Kept
 from srmc.results.result import Result
-from srmc.run.keep import Kept
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import troubles
-from srmc.run.keep import Kept
 
 SHORT = {"num_warmup": 300, "num_samples": 300, "progress": False}
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import logsumexp
 
 import srmc
-from srmc.discrete.sites import Sites
+from srmc.kernels.discrete.sites import Sites
 
 T = srmc.targets
 BUILDS = {

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import srmc
 from srmc import theory
-from srmc.paper.variance_laws import random_tables
+from srmc_studies.paper.variance_laws import random_tables
 
 PI, PROPOSAL, SCORE, VALUES = random_tables(3)
 ALPHA, THETA = 1.7, np.array([0.4, -1.0, 0.7])

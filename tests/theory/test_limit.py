@@ -6,7 +6,7 @@ import pytest
 
 import srmc
 from srmc import theory
-from srmc.paper.variance_laws import random_tables
+from srmc_studies.paper.variance_laws import random_tables
 
 
 def random_case(seed=3):

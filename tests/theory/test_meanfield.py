@@ -7,7 +7,7 @@ from scipy.optimize import approx_fprime
 
 import srmc
 from srmc import theory
-from srmc.paper.variance_laws import random_tables
+from srmc_studies.paper.variance_laws import random_tables
 
 PI, PROPOSAL, FEATURES, VALUES = random_tables(3)
 THETA = np.array([0.4, -1.0, 0.7])

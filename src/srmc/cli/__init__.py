@@ -1,5 +1,21 @@
-"""The command line: `srmc sample`, `show`, `targets`, `theory`, `bench`, `reproduce`."""
+"""The command line: `srmc sample`, `show`, `targets`, and the commands of installed studies.
 
-from srmc.cli.main import app
+The names in `__all__` are for commands of other packages, which `srmc` finds by the entry point
+`srmc.commands`.
+"""
 
-__all__ = ["app"]
+from srmc._files import check_writable, write_whole
+from srmc._progress import progress_bar
+from srmc.cli.find import find_model
+from srmc.cli.terminal import console, fail
+from srmc.sample.stop import ending_all
+
+__all__ = [
+    "check_writable",
+    "console",
+    "ending_all",
+    "fail",
+    "find_model",
+    "progress_bar",
+    "write_whole",
+]

@@ -1,25 +1,58 @@
 """The `srmc` command and its subcommands."""
 
+import functools
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
 import srmc
 from srmc._programs import keep_programs
-from srmc.cli.bench import bench
-from srmc.cli.compare import calibration, clock, gallery, multimodal, posteriors, streaming
-from srmc.cli.reproduce import reproduce
 from srmc.cli.sample import sample
 from srmc.cli.show import show, targets
-from srmc.cli.theory import theory
-from srmc.cli.train import train
+from srmc.cli.terminal import fail
+
+# Commands of the package srmc-studies, and what they do.
+STUDIES = {
+    "bench": "Compare with plain kernels and other libraries.",
+    "reproduce": "Repeat an experiment of the paper.",
+    "theory": "Predictions of the limit theorem, compared with simulation.",
+    "train": "Train a network of the paper's experiments on images.",
+}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(bench, name="bench")
-for comparison in (posteriors, multimodal, streaming, calibration, clock, gallery):
-    bench.command()(comparison)
-for command in (sample, show, targets, theory, reproduce, train):
-    app.command()(command)
+for _command in (sample, show, targets):
+    app.command()(_command)
+
+
+@functools.cache
+def command() -> typer.Typer:
+    """The command, with the commands that other packages declare, or hints at the studies."""
+    found = {point.name: point for point in entry_points(group="srmc.commands")}
+    for name, text in STUDIES.items():
+        if name not in found:
+            _add_hint(name, text)
+    for name, point in found.items():
+        loaded = point.load()
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name)
+        else:
+            app.command(name)(loaded)
+    return app
+
+
+def run() -> None:
+    command()()
+
+
+def _add_hint(name: str, text: str) -> None:
+    @app.command(
+        name,
+        help=f"{text} Needs srmc-studies.",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def missing(context: typer.Context) -> None:
+        fail(ModuleNotFoundError(f"srmc {name} needs srmc-studies: pip install srmc-studies"))
 
 
 def _print_version(asked: bool) -> None:

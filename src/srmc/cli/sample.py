@@ -17,11 +17,11 @@ from rich.markup import escape
 
 import srmc
 from srmc._attempt import attempt
+from srmc._files import check_writable, write_whole
 from srmc.cli.find import find_model, truth_of
 from srmc.cli.show import print_result
 from srmc.cli.terminal import caution, complaints, console, fail
 from srmc.results import tables
-from srmc.store.files import check_writable, write_whole
 
 # Options that are left out of the file that repeats a run.
 LEFT_OUT = ("context", "config", "as_json", "checkpoint", "resume")

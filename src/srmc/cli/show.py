@@ -7,9 +7,9 @@ import typer
 from rich.markup import escape
 
 import srmc
+from srmc._files import write_whole
 from srmc.cli.terminal import console, fail
 from srmc.results import tables
-from srmc.store.files import write_whole
 from srmc.targets import BUILT_IN, Moments
 
 

@@ -1,24 +1,20 @@
-"""Base kernels in BlackJAX's form: `init`, `build_kernel`, and a call.
+"""Kernels that BlackJAX lacks, discrete spaces, the named builders, tempering and annealing.
 
-These are the ones that BlackJAX lacks, and its MALA; each can be given a target in two parts.
+`plain` has the base kernels in BlackJAX's form; `builders` are the repelled ones by name.
 """
 
-from types import ModuleType
+from srmc.kernels import plain
+from srmc.kernels.ais import AISResult
+from srmc.kernels.discrete.changes import SiteDifferences
+from srmc.kernels.discrete.space import Space
+from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures
 
-from srmc.core.split import SplitAlgorithm
-from srmc.discrete.kernels import dlp, flip_mh, gibbs, gwg, locally_balanced
-from srmc.kernels import _mala, _ula, _uld
-
-
-def _algorithm(
-    module: ModuleType, name: str, *, bends_proposal: bool, adjusted: bool
-) -> SplitAlgorithm:
-    parts = module.as_top_level_api, module.init, module.build_kernel
-    return SplitAlgorithm(*parts, name, module.build_split_kernel, bends_proposal, adjusted)
-
-
-mala = _algorithm(_mala, "mala", bends_proposal=True, adjusted=True)
-ula = _algorithm(_ula, "ula", bends_proposal=False, adjusted=False)
-uld = _algorithm(_uld, "uld", bends_proposal=True, adjusted=False)
-
-__all__ = ["dlp", "flip_mh", "gibbs", "gwg", "locally_balanced", "mala", "ula", "uld"]
+__all__ = [
+    "AISResult",
+    "SiteDifferences",
+    "Space",
+    "TemperingInfo",
+    "TemperingState",
+    "find_temperatures",
+    "plain",
+]

@@ -10,8 +10,8 @@ from blackjax.mcmc.diffusions import overdamped_langevin
 from blackjax.mcmc.mala import MALAInfo, MALAState, as_top_level_api, build_kernel, init
 from blackjax.mcmc.proposal import compute_asymmetric_acceptance_ratio, static_binomial_sampling
 
-from srmc._types import PRNGKey, Scalar
-from srmc.core.split import TwoPart
+from srmc.repel.split import TwoPart
+from srmc.types import PRNGKey, Scalar
 
 __all__ = ["as_top_level_api", "build_kernel", "build_split_kernel", "init"]
 

@@ -9,9 +9,9 @@ import optax
 from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.mcmc.diffusions import DiffusionState, overdamped_langevin
 
-from srmc._types import LogDensity, Position, PRNGKey, Scalar
-from srmc.core.split import TwoPart
-from srmc.core.target import all_finite
+from srmc.repel.split import TwoPart
+from srmc.repel.target import all_finite
+from srmc.types import LogDensity, Position, PRNGKey, Scalar
 
 State = TypeVar("State")
 

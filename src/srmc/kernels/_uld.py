@@ -9,9 +9,9 @@ import optax
 from blackjax.base import SamplingAlgorithm, build_sampling_algorithm
 from blackjax.util import generate_gaussian_noise
 
-from srmc._types import Array, LogDensity, Position, PRNGKey, Scalar, Score
-from srmc.core.split import TwoPart
 from srmc.kernels._ula import UnadjustedInfo, keep_finite
+from srmc.repel.split import TwoPart
+from srmc.types import Array, LogDensity, Position, PRNGKey, Scalar, Score
 
 
 class ULDState(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
-from srmc._types import Array, Float, KernelInfo, KernelState, LogDensity, Position, PRNGKey
+from srmc.types import Array, Float, KernelInfo, KernelState, LogDensity, Position, PRNGKey
 
 
 def rescaled(

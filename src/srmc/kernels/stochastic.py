@@ -15,17 +15,17 @@ from blackjax.sgmcmc import diffusions
 from blackjax.util import generate_gaussian_noise
 
 from srmc._checks import check_number
-from srmc._types import Array, ArrayLike, Feature, Int, Position, PRNGKey, PyTree, Score
-from srmc.core.field import Field
-from srmc.core.history import gain as make_gain
-from srmc.core.memory import Memory, is_plain, make_memory
-from srmc.core.repel import as_surrogate, choose_frame
-from srmc.core.state import RepelInfo, RepelState
-from srmc.core.strength import Strength, watched
-from srmc.core.surrogate import Surrogate
-from srmc.core.target import all_finite, as_position, from_score
-from srmc.core.when import when
 from srmc.kernels._ula import UnadjustedInfo
+from srmc.repel.field import Field
+from srmc.repel.history import gain as make_gain
+from srmc.repel.memory import Memory, is_plain, make_memory
+from srmc.repel.repel import as_surrogate, choose_frame
+from srmc.repel.state import RepelInfo, RepelState
+from srmc.repel.strength import Strength, watched
+from srmc.repel.surrogate import Surrogate
+from srmc.repel.target import all_finite, as_position, from_score
+from srmc.repel.when import when
+from srmc.types import Array, ArrayLike, Feature, Int, Position, PRNGKey, PyTree, Score
 
 # Minibatch noise dominates the exponent scale, so the watch goes by the rate of the loop alone.
 DEFAULT_STRENGTH = watched(3.0, limit=1e6)

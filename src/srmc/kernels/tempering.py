@@ -10,7 +10,10 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_key, check_number
-from srmc._types import (
+from srmc.kernels.rescaled import rescaled
+from srmc.repel.kernel import Kernel, caches
+from srmc.repel.target import as_position, check_start, rejecting
+from srmc.types import (
     Array,
     ArrayLike,
     Bool,
@@ -24,9 +27,6 @@ from srmc._types import (
     Scalar,
     Score,
 )
-from srmc.core.kernel import Kernel, caches
-from srmc.core.target import as_position, check_start, rejecting
-from srmc.kernels.rescaled import rescaled
 
 Temperatures = Sequence[float] | ArrayLike
 ENOUGH = 0.5  # the rate of refused swaps at which round trips cost least (Syed et al., 2022)
@@ -105,7 +105,7 @@ def tempering(
         The log density of the target, up to a constant. It must have a finite normaliser at all
         temperatures: pi^(1/T) has heavier tails than pi.
     temperatures
-        Increasing, and 1 first; `srmc.find_temperatures` finds them.
+        Increasing, and 1 first; `srmc.kernels.find_temperatures` finds them.
     kernel, **kwargs
         A BlackJAX algorithm, or the like, and its arguments, such as `step_size`.
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from srmc._checks import as_numbers
-from srmc._types import Float, PyTree
+from srmc.types import Float, PyTree
 
 
 def as_draws(values: Any, name: str = "draws") -> Float[np.ndarray, "chain draw ..."]:

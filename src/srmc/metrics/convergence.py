@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from srmc._types import Float, PyTree
 from srmc.metrics._draws import as_draws, over_leaves
+from srmc.types import Float, PyTree
 
 
 def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import entr, rel_entr
 
 from srmc._checks import as_numbers, check_number
-from srmc._types import Float
+from srmc.types import Float
 
 Samples = TypeVar("Samples", bound=Sized)
 NUMBERS_AT_ONCE = 2**22  # bounds the memory of resamples and of tables of distances

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from srmc._checks import as_numbers, check_count, check_flag
-from srmc._types import Bool, Float, Int, PyTree
 from srmc.metrics._draws import as_draws, over_leaves
+from srmc.types import Bool, Float, Int, PyTree
 
 
 def batch_means_error(

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc._types import Bool, Float
 from srmc.metrics.errors import batch_means_error, size_from
+from srmc.types import Bool, Float
 
 UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
 RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error

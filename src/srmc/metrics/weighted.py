@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_number
-from srmc._types import Float
+from srmc.types import Float
 
 
 def weighted_mean(draws: ArrayLike, weights: ArrayLike) -> Float[np.ndarray, "..."]:

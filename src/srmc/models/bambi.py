@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._types import Array, Position
 from srmc.models.problem import Inverse, Problem
 from srmc.models.pymc import from_pymc
+from srmc.types import Array, Position
 
 
 class Centred(NamedTuple):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_flag
-from srmc._types import LogDensity, Position, PyTree, Scalar
+from srmc.types import LogDensity, Position, PyTree, Scalar
 
 
 def from_value_and_grad(

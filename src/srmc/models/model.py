@@ -9,9 +9,8 @@ import jax.numpy as jnp
 
 from srmc._checks import check_option, is_concrete
 from srmc._programs import pinned
-from srmc.core.target import all_finite
-from srmc.discrete.changes import Differences
-from srmc.discrete.space import Space
+from srmc.kernels.discrete.changes import Differences
+from srmc.kernels.discrete.space import Space
 from srmc.models.bambi import from_bambi, is_bambi
 from srmc.models.labels import given_labels
 from srmc.models.numpyro import from_numpyro, has_sites
@@ -19,6 +18,7 @@ from srmc.models.problem import Problem, name_leaves
 from srmc.models.pymc import from_pymc
 from srmc.models.stan import from_stan, is_stan
 from srmc.models.starts import find_starts, find_states, scatter
+from srmc.repel.target import all_finite
 from srmc.targets import Target
 
 

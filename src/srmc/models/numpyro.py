@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import short
-from srmc._types import Array, Position, PRNGKey
 from srmc.models.labels import Labels
 from srmc.models.numpyro_data import as_functions
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
+from srmc.types import Array, Position, PRNGKey
 
 
 def has_sites(model: Callable[..., Any]) -> bool:

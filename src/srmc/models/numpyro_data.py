@@ -9,7 +9,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from srmc._programs import Code, parted, pinned, remembered
-from srmc._types import Array, LogDensity, Position, PRNGKey, Scalar
+from srmc.types import Array, LogDensity, Position, PRNGKey, Scalar
 
 SAME = 1e-4  # relative difference of log densities that rounding of data may make
 

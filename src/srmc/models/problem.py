@@ -6,8 +6,8 @@ from typing import NamedTuple
 import jax
 from jax.tree_util import Partial
 
-from srmc._types import Array, LogDensity, Position, PRNGKey, PyTree
 from srmc.models.labels import Labels
+from srmc.types import Array, LogDensity, Position, PRNGKey, PyTree
 
 
 class Inverse(NamedTuple):

@@ -11,10 +11,10 @@ import numpy as np
 from jax.tree_util import Partial
 
 from srmc._programs import pinned
-from srmc._types import Array, Position, PRNGKey, Scalar
 from srmc.models.labels import Labels
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import find_starts, scatter
+from srmc.types import Array, Position, PRNGKey, Scalar
 
 
 def from_pymc(model: Any, start: str | Any) -> Problem:

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._types import Array, Float, LogDensity, Position, PRNGKey
 from srmc.models.callback import from_value_and_grad
 from srmc.models.problem import Inverse, Problem
 from srmc.models.starts import scatter
+from srmc.types import Array, Float, LogDensity, Position, PRNGKey
 
 Vector = Float[Array, " k"]
 

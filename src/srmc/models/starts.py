@@ -10,9 +10,9 @@ from jax.tree_util import Partial
 
 from srmc._checks import check_count, outputs_of
 from srmc._programs import over_rows, program_of
-from srmc._types import Array, Bool, LogDensity, Position, PRNGKey
-from srmc.core.target import all_finite, as_position, check_density
-from srmc.discrete.space import Space
+from srmc.kernels.discrete.space import Space
+from srmc.repel.target import all_finite, as_position, check_density
+from srmc.types import Array, Bool, LogDensity, Position, PRNGKey
 
 
 def find_starts(

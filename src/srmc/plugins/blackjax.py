@@ -7,7 +7,7 @@ of the repellence, or other kernels, use `srmc.repelled`.
 
 import blackjax
 
-from srmc.core.repel import repelled
+from srmc.repel.repel import repelled
 
 nuts = repelled(blackjax.nuts)
 hmc = repelled(blackjax.hmc)

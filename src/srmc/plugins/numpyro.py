@@ -12,11 +12,11 @@ from numpyro.infer.util import initialize_model
 from numpyro.util import is_prng_key
 
 from srmc._checks import check_count
-from srmc._types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
-from srmc.core.state import RepelInfo, RepelState
 from srmc.plugins.repelled import Repelled, RepelledState
-from srmc.tune import Continuous
-from srmc.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
+from srmc.repel.state import RepelInfo, RepelState
+from srmc.sample.tune import Continuous
+from srmc.sample.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
+from srmc.types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 
 __all__ = ["SRNUTS", "Repelled", "RepelledState", "SRState"]
 

@@ -7,13 +7,13 @@ import numpy as np
 
 from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
-from srmc._types import Array
 from srmc._versions import versions
-from srmc.after.over_draws import over_draws
 from srmc.models.model import Model, as_problem
+from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
 from srmc.results.result import Result
-from srmc.sample import sample as srmc_sample
+from srmc.sample.front import sample as srmc_sample
+from srmc.types import Array
 
 STATS = ("acceptance_rate", "diverging", "energy", "alpha", "gradients", "is_finite", "is_hot")
 

@@ -9,12 +9,12 @@ from blackjax.base import SamplingAlgorithm
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
-from srmc._types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
-from srmc.core.history import gain
-from srmc.core.repel import repel
-from srmc.core.state import RepelState
-from srmc.core.strength import Strength, watched
-from srmc.core.surrogate import shift
+from srmc.repel.history import gain
+from srmc.repel.repel import repel
+from srmc.repel.state import RepelState
+from srmc.repel.strength import Strength, watched
+from srmc.repel.surrogate import shift
+from srmc.types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 
 ALL_CHAINS = "srmc_chains"
 SETTLED = 0.5  # the share of warm-up after which draws count for the scales

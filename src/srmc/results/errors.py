@@ -5,10 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from srmc._types import Float
-from srmc.after.errors import active_features, error_beside
-from srmc.after.regress import Features
-from srmc.after.report import Report, from_record
 from srmc.metrics.convergence import rank_r_hat
 from srmc.metrics.errors import (
     are_stuck,
@@ -17,7 +13,11 @@ from srmc.metrics.errors import (
     repelled_error,
 )
 from srmc.metrics.tails import plain_error, tail_shape
-from srmc.run.keep import Kept
+from srmc.rebalance.errors import active_features, error_beside
+from srmc.rebalance.regress import Features
+from srmc.rebalance.report import Report, from_record
+from srmc.results.kept import Kept
+from srmc.types import Float
 
 Block = Float[np.ndarray, "chain draw k"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from srmc._files import as_path, write_whole
 from srmc.models.labels import Labels
 from srmc.results.datasets import NAME, PLAIN, UNCONSTRAINED, groups_of, nested
+from srmc.results.kept import Kept
 from srmc.results.result import Result
-from srmc.run.keep import Kept
-from srmc.store.files import as_path, write_whole
 
 GROUPS = (
     *("posterior", PLAIN, UNCONSTRAINED, "moments", "moments_plain", "covariance"),

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from srmc._types import Float
 from srmc.metrics.errors import batch_means_error
 from srmc.results.result import Result, blocks, labels
+from srmc.types import Float
 
 MOST = 3  # the number of coordinates shown
 POINTS = 500  # of a line

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from srmc._checks import check_number
-from srmc._types import Float, LogDensity, Position, PRNGKey, PyTree
-from srmc.discrete.changes import Differences
-from srmc.discrete.space import Space
+from srmc.kernels.discrete.changes import Differences
+from srmc.kernels.discrete.space import Space
+from srmc.types import Float, LogDensity, Position, PRNGKey, PyTree
 
 
 class Table(NamedTuple):

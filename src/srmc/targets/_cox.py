@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count, check_seed
-from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Moments, Target
+from srmc.types import Array, Float, Scalar
 
 
 def cox(side: int = 16, seed: int = 0) -> Target:

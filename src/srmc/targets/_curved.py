@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_count, check_number
-from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.targets._base import Target, exact
+from srmc.types import Array, Float, PRNGKey, Scalar
 
 
 def banana(scale: float = 2.0, bend: float = 0.5) -> Target:

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_flag
-from srmc._types import Array, Scalar
 from srmc.targets._base import Moments, Target
+from srmc.types import Array, Scalar
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_flag, check_number, check_seed
-from srmc._types import Array, Float, PRNGKey, Scalar
 from srmc.targets._base import Target, exact
+from srmc.types import Array, Float, PRNGKey, Scalar
 
 
 def gaussian(dim: int = 10, correlation: float = 0.9) -> Target:

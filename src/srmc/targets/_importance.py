@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._types import Array, Float, LogDensity, Scalar
 from srmc.targets._base import Moments
+from srmc.types import Array, Float, LogDensity, Scalar
 
 
 def importance_moments(

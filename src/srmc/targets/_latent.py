@@ -10,10 +10,10 @@ from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 
 from srmc._checks import check_count, check_number, check_seed
-from srmc._types import Array, Float, Int, Scalar
-from srmc.discrete.changes import SiteDifferences
-from srmc.discrete.space import Binary, Space
+from srmc.kernels.discrete.changes import SiteDifferences
+from srmc.kernels.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated, spread
+from srmc.types import Array, Float, Int, Scalar
 
 MOST_TERMS = 20  # of the series for one-site changes of an RBM
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number, check_seed
-from srmc._types import Array, Float, Scalar
 from srmc.targets._base import Target
 from srmc.targets._importance import importance_moments
+from srmc.types import Array, Float, Scalar
 
 
 def logistic(num_data: int = 100, dim: int = 10, seed: int = 0) -> Target:

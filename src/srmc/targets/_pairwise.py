@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_flag, short
-from srmc._types import Array, Float, Int, LogDensity, PRNGKey, Scalar
-from srmc.discrete.changes import SiteDifferences
-from srmc.discrete.space import Binary, Categorical, Space
+from srmc.kernels.discrete.changes import SiteDifferences
+from srmc.kernels.discrete.space import Binary, Categorical, Space
 from srmc.targets._base import Target, enumerated, exact, spread
+from srmc.types import Array, Float, Int, LogDensity, PRNGKey, Scalar
 
 State: TypeAlias = Float[Array, "site ..."]
 ValueAndSlope: TypeAlias = Callable[[State], tuple[Scalar, State]]

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from blackjax.mcmc.hmc import HMCState
 
-from srmc._types import Array, Float, PRNGKey
 from srmc.targets._cox import cox
+from srmc.types import Array, Float, PRNGKey
 
 
 def main(num_chains: int = 32, num_warmup: int = 1000, num_draws: int = 4000) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count, check_number, check_seed
-from srmc._types import Array, Float, LogDensity, Position, Scalar
-from srmc.core.target import as_position, check_density
+from srmc.repel.target import as_position, check_density
+from srmc.types import Array, Float, LogDensity, Position, Scalar
 
 RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)  # in units of `scale`
 TAIL_TOLERANCE = 0.05  # relative; differences below it count as none

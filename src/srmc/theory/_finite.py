@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number
-from srmc._types import Array, Float, Int, PRNGKey
-from srmc.core.history import Gain
+from srmc.repel.history import Gain
+from srmc.types import Array, Float, Int, PRNGKey
 
 Tables: TypeAlias = tuple[
     Float[Array, " state"],

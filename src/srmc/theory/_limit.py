@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number, short
-from srmc._types import Float
+from srmc.types import Float
 
 
 class Blocks(NamedTuple):
@@ -48,7 +48,7 @@ def asymptotic_covariance(
 
     mu_n is the paper's estimate, which averages f with the history's gain; for rho = 1 it is the
     plain average. `noise`, (d+m, d+m), is the long-run covariance of (s, f) along the base chain.
-    Any features with mean 0, such as those of `srmc.affine()`, may take the place of the score.
+    Any features with mean 0, such as those of `srmc.repel.affine()`, may replace the score.
 
     For rho < 1 convergence to the limit is slow: with gamma_n = (n + 1)^-rho, the drift has an
     additional rho / 2 (n + 1)^(rho - 1) on its diagonal, which is still 6% of it at n = 20,000 and

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from srmc._checks import as_numbers, check_number
-from srmc._types import Float
+from srmc.types import Float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number, check_option
-from srmc._types import Float
 from srmc.metrics.errors import long_run_covariance
+from srmc.types import Float
 
 
 class Case(NamedTuple):

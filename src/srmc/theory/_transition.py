@@ -6,7 +6,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import as_numbers, check_count
-from srmc._types import Array, ArrayLike, Float, Int, PRNGKey, Scalar
+from srmc.types import Array, ArrayLike, Float, Int, PRNGKey, Scalar
 
 
 def transition_matrix(

@@ -1,1 +1,0 @@
-"""Post-processing of existing draws: rebalancing and control variates; and annealing."""

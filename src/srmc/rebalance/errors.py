@@ -1,0 +1,204 @@
+"""Standard errors after rebalancing, for the mean of any function of a draw.
+
+To first order, the mean of f over rebalanced draws is that of f - beta·phi over plain ones, with
+beta = E[f phi] E[phi phi]^-1: what features explain is gone, and what is left has the short memory
+of the plain chain, so that batch means apply to it. By how much the mean over the rebalanced draws
+differs from that is known, and if it is far more than the error, it takes its place: with heavy
+tails the first order is not all that a map does.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from srmc._checks import as_numbers
+from srmc.metrics.errors import (
+    are_events,
+    at_least_between,
+    effective_size,
+    series_error,
+    size_from,
+    with_unseen,
+)
+from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
+from srmc.rebalance.as_chains import as_chains
+from srmc.rebalance.coordinates import FAR, Coordinates, Rows, coordinates
+from srmc.rebalance.products import product_features
+from srmc.rebalance.regress import FOLDS, Features, explain
+from srmc.rebalance.report import Report, Residual
+from srmc.rebalance.transport import Form
+from srmc.types import Float
+
+PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
+FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
+NUMBERS = 2**25  # draws times features, beyond which those of products are left out
+SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
+
+
+def rebalanced_error(
+    values: ArrayLike,
+    draws: ArrayLike,
+    scores: ArrayLike,
+    report: Report,
+    moved: ArrayLike | None = None,
+) -> Float[np.ndarray, "..."]:
+    """The standard error of the mean of a function over rebalanced draws.
+
+    Parameters
+    ----------
+    values
+        The function at the plain draws, (chain, draw, ...).
+    draws, scores
+        The plain draws that `srmc.rebalance` was given, (chain, draw, d), and their scores.
+    report
+        What it reported.
+    moved
+        The function at the rebalanced draws, (chain, draw, ...), from which it is seen whether the
+        map did what its features promise. Without it, errors may be too small where tails are
+        heavy.
+
+    Returns
+    -------
+    Errors in the shape of one value: mean over the rebalanced draws ± 1.96 × error is a 95%
+    interval.
+    """
+    if not isinstance(report, Report):
+        raise TypeError(f"report must be that of srmc.rebalance(..., report=True), got {report!r}")
+    given = as_numbers("values", values)
+    x, s = as_chains("draws", draws), as_chains("scores", scores)
+    if x.shape != s.shape or given.shape[:2] != x.shape[:2]:
+        raise ValueError(
+            "values must be (chain, draw, ...), and draws and scores (chain, draw, d), got shapes "
+            f"{given.shape}, {x.shape} and {s.shape}"
+        )
+    features = active_features(x, s, report.form, report.left)
+    if moved is not None and np.shape(moved) != given.shape:
+        raise ValueError(
+            f"moved must have the shape of values, {given.shape}, got {np.shape(moved)}"
+        )
+    flat = given.reshape(*given.shape[:2], -1)
+    after = None if moved is None else np.asarray(moved, float).reshape(flat.shape)
+    error = error_beside(flat, features, after)
+    if np.any(are_events(flat)):
+        error = with_unseen(flat, error, float(np.median(effective_size(x))))
+    return error.reshape(given.shape[2:])
+
+
+def active_features(
+    x: Float[np.ndarray, "chain draw d"],
+    s: Float[np.ndarray, "chain draw d"],
+    form: str,
+    left: Residual,
+) -> Features:
+    """The features of a map of this form, as `Report.form` and `Report.left` describe it."""
+    if form == "none":
+        return Features(np.zeros((0, *x.shape[:2]), np.float32), np.zeros(0), 0)
+    rows, scores = (v.reshape(-1, x.shape[2]) for v in (x, s))
+    usable = np.all(np.isfinite(scores), axis=1)
+    at = coordinates(rows[usable], scores[usable])
+    scores = np.where(usable[:, None], scores, 0.0) * at.scale
+    phi, sizes = _features(at, at.standardise(rows), scores, Form.parse(form))
+    for start in range(0, len(phi), FEATURES_AT_ONCE):
+        part = phi[start : start + FEATURES_AT_ONCE]
+        part[:, ~usable] = 0.0
+        part /= np.maximum(np.sqrt(np.einsum("ij,ij->i", part, part) / len(rows)), 1e-30)[:, None]
+    dim = x.shape[2]
+    is_by_coordinate = sizes[1] in (0, dim) and sizes[3] == 0
+    shares = np.repeat(np.array(left), sizes)
+    return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
+
+
+def _features(
+    at: Coordinates, z: Rows, s: Rows, form: Form
+) -> tuple[Float[np.ndarray, "k n"], tuple[int, int, int, int]]:
+    """Features of each group of fields, and how many; where all linear maps are there, those of z.
+
+    Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
+    """
+    dim, none = z.shape[1], np.zeros((0, len(z)))
+    product = none
+    if form.products and len(z) * form.size(dim) <= NUMBERS:
+        product = product_features(at, z, s).T
+    y, s_y = (at.whiten(z), at.push(s)) if form.linear == "diagonal" else (z, at.regress(s))
+    turned = (at.regress(s), z, y, s_y)
+    own, z, y, s_y = (np.ascontiguousarray(v.T, np.float32) for v in turned)
+    linear = none if form.linear == "shift" else 1 + y * s_y
+    if form.linear == "full" and dim <= PAIRS_UP_TO:
+        correlation = np.eye(dim) if at.root is None else at.root @ at.root
+        i, j = np.triu_indices(dim, 1)
+        pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
+        linear = np.concatenate([linear, pairs])
+    orders = max(0, form.order - 1)
+    sizes = (dim, len(linear), orders * dim, len(product))
+    phi = np.empty((sum(sizes), z.shape[1]), np.float32)
+    first, second, third = np.cumsum(sizes[:3])
+    phi[:first], phi[first:second], phi[third:] = own, linear, product
+    marginal = phi[second:third].reshape(orders, *z.shape)
+    for start in range(0, dim, FEATURES_AT_ONCE):
+        part = slice(start, start + FEATURES_AT_ONCE)
+        _fill(marginal[:, part], z[part], own[part])
+    return phi, sizes
+
+
+def _fill(
+    marginal: Float[np.ndarray, "order d n"],
+    z: Float[np.ndarray, "d n"],
+    own: Float[np.ndarray, "d n"],
+) -> None:
+    """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
+    cut, inside = np.clip(z, -FAR, FAR), (np.abs(z) < FAR).astype(np.float32)
+    before, last = np.ones_like(cut), cut
+    for k, out in enumerate(marginal, start=2):
+        before, last = last, cut * last - (k - 1) * before
+        np.multiply(last, own, out=out)
+        out += k * inside * before
+
+
+def error_beside(
+    values: Float[np.ndarray, "chain draw k"],
+    features: Features,
+    moved: Float[np.ndarray, "chain draw k"] | None = None,
+    functions: int = 1,
+) -> Float[np.ndarray, " k"]:
+    """The standard errors of the means of values, given the features that have mean 0.
+
+    `moved` are the values at the rebalanced draws. They may be of several functions of the same
+    quantities, one function after the other.
+    """
+    if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
+        return plain_error(values)
+    error, first_order = _error(values, features, functions)
+    if moved is None:
+        return error
+    more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
+    larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
+    return larger
+
+
+def _error(
+    values: Float[np.ndarray, "chain draw k"], features: Features, functions: int
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """The errors, and the changes of the means to first order.
+
+    Where a tail of what is left is heavy, the error is at most that of the plain draws, and it is
+    theirs where the function may have no variance, since the regression needs one.
+    """
+    centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)
+    f = np.swapaxes(centred.reshape(functions, -1, *values.shape[:2]), 0, 1)
+    error, change = np.empty(f.shape[:2]), np.empty(f.shape[:2])
+    series = lambda v: v.reshape(-1, v.shape[2]).T
+    for part, explained, left in explain(f, features):
+        rest = f[part] - explained
+        rows = rest.reshape(-1, *values.shape[:2])
+        own = at_least_between(np.moveaxis(rows, 0, 2), series_error(series(rest.mean(axis=2))))
+        both = np.hypot(own, series_error(series(left)))
+        rows = rows.reshape(len(rows), -1)
+        hidden, _ = hidden_tail(rows, size_from(rows.var(axis=1), own, rows.shape[1]))
+        found = np.hypot(both, hidden)
+        heavy = np.flatnonzero(hidden > 0)
+        if len(heavy):
+            own_values = f[part].reshape(-1, *values.shape[:2])[heavy]
+            plain, has_variance = error_and_variance(np.moveaxis(own_values, 0, 2))
+            found[heavy] = np.where(has_variance, np.fmin(found[heavy], plain), plain)
+        error[part] = found.reshape(-1, functions)
+        change[part] = -explained.mean(axis=(2, 3))
+    return at_least_between(values, error.T.ravel()), change.T.ravel()

@@ -1,0 +1,258 @@
+"""The glue: history, strength and surrogate around any base kernel (alg:srmc)."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from blackjax import GenerateSamplingAPI
+from blackjax.base import SamplingAlgorithm
+
+from srmc._checks import check_count, check_option, outputs_of
+from srmc.repel.field import Field
+from srmc.repel.fixed import fixed_step, rescore
+from srmc.repel.kernel import Kernel, kernel_name
+from srmc.repel.memory import is_plain, make_memory
+from srmc.repel.moving import moving_step
+from srmc.repel.parts import Parts
+from srmc.repel.plain import plain_step
+from srmc.repel.split import can_split, split_step
+from srmc.repel.state import RepelState
+from srmc.repel.strength import Strength, watched
+from srmc.repel.surrogate import Surrogate, along, shift
+from srmc.repel.target import as_position, check_start, from_score, rejecting
+from srmc.types import Array, Feature, LogDensity, Position, PRNGKey, ScoreFn
+
+DEFAULT_STRENGTH = watched(1.0)
+
+
+class Repelled(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
+    """A `SamplingAlgorithm` that can be repelled once more."""
+
+    rescore: Callable[[RepelState], RepelState]
+
+
+def repel(
+    algorithm: Callable[..., SamplingAlgorithm],
+    logdensity_fn: LogDensity | None = None,
+    *args: Any,
+    score_fn: ScoreFn | None = None,
+    alpha: float | Array | Strength = DEFAULT_STRENGTH,
+    gain: Callable[[Array], Array] | None = None,
+    surrogate: Surrogate | Field | None = None,
+    frame: str | None = None,
+    history_every: int | Array | None = None,
+    history_average: bool = False,
+    history_axis: str | tuple[str, ...] | None = None,
+    history_start: str = "zero",
+    feedback_every: int = 1,
+    **kwargs: Any,
+) -> SamplingAlgorithm:
+    """Repel a kernel: run it on a target bent away from the scores seen so far (alg:srmc).
+
+    The defaults are stable for any kernel: a shift in the moving frame, with a strength that a
+    guard lowers when the loop heats up. The paper's algorithm is `**srmc.paper_settings()`.
+
+    Parameters
+    ----------
+    algorithm
+        A BlackJAX algorithm, such as `blackjax.nuts`, or any function of a log density (the full
+        one, not a likelihood) that returns a `blackjax.SamplingAlgorithm`. Its state must be a
+        NamedTuple with `position`; what it caches about the target must be called `logdensity`
+        and `logdensity_grad`. A kernel on a discrete space, such as `srmc.kernels.plain.gwg`,
+        also takes `space`, `feature`, `differences` and `preconditioner`; see `srmc.gwg`.
+    logdensity_fn
+        The log density of the target, up to a constant.
+    score_fn
+        Its score in place of it, for a kernel that uses no values, such as
+        `srmc.kernels.plain.ula`; an algorithm of your own says so by an attribute
+        `adjusted = False`. The log density that the state holds is then 0, and the moving frame has
+        none to check its moves by.
+    *args, **kwargs
+        Arguments of `algorithm`.
+    alpha
+        The strength of repellence: a number, which stays fixed, or a schedule. With 0 the base
+        kernel runs alone; theta then averages the gradients that it caches, and stays 0 if there
+        are none.
+    gain
+        The weight of the n-th score in the history; `srmc.gain()` by default.
+    surrogate
+        `srmc.shift()`, the default; `srmc.tilt()`, the paper's; or a field to move along, such as
+        `srmc.repel.affine()`.
+    frame
+        "moving", the default for a shift and the only frame of a field: draws travel with the
+        target, and the base chain is the plain one whatever alpha is. A move that costs more than
+        10 + d in log density is not made and counts as not finite; moves are checked only on
+        steps that update the history. "fixed", the only frame of a tilt: the chain stays where it
+        is when the target moves, as in the paper, which speeds up the mixing of kernels with
+        short steps (`srmc.mh`, `ula`, `uld` and `mala` choose it) and can trap those that travel.
+    history_every
+        The number of steps per update of the history, and so of the surrogate: 1 by default, and
+        on a discrete space as many as keep its features cheap (see `srmc.flip_mh`).
+    history_average
+        Whether the history averages the score over both ends of a transition, which keeps
+        antithetic kernels stable, or takes its end alone, as in the paper.
+    history_axis
+        The name of a `vmap` axis whose chains share one history.
+    history_start
+        "zero", or "score": theta_0 = s(X_0), with which theta is the plain average of all scores,
+        that of the start included, if rho = 1. A `theta` that is given to `init` comes first.
+    feedback_every
+        In the moving frame, the number of steps per evaluation of the draw's own score. In
+        between, the history takes the score that the kernel cached at the base chain plus the
+        last difference of the two, which varies little: most of the effect at a fraction of the
+        cost.
+
+    Returns
+    -------
+    A `SamplingAlgorithm` with `init(position, rng_key=None, theta=None)` and
+    `step(rng_key, state)`; see `RepelState` and `RepelInfo`.
+    """
+    history: dict[str, Any] = {
+        "alpha": alpha,
+        "gain": gain,
+        "history_every": history_every,
+        "history_average": history_average,
+        "history_axis": history_axis,
+        "history_start": history_start,
+    }
+    logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
+    if hasattr(algorithm, "repel"):  # a kernel on a discrete space
+        bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
+        given = {k: v for k, v in bent.items() if v not in (None, 1)}
+        repelled: SamplingAlgorithm = algorithm.repel(
+            logdensity_fn, *args, history=history, **given, **kwargs
+        )
+        return repelled
+    chosen = as_surrogate(surrogate)
+    frame = choose_frame(frame, chosen)
+    memory = make_memory(chosen.precondition, **history)
+    check_count("feedback_every", feedback_every)
+    if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
+        raise ValueError(
+            f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
+            f"got {frame!r} and {memory.every}"
+        )
+    parts = Parts(
+        rejecting(logdensity_fn), Kernel(algorithm, args, kwargs), chosen, memory, feedback_every
+    )
+    alone = is_plain(alpha)
+
+    def init(
+        position: Position, rng_key: PRNGKey | None = None, theta: Feature | None = None
+    ) -> RepelState:
+        position = as_position(position)
+        if score_fn is not None:
+            outputs_of("score_fn", score_fn, position)
+        check_start(logdensity_fn, position, with_score=not alone)
+        return parts.start(position, rng_key, theta, alone)
+
+    bends = frame == "fixed" and not alone and not can_split(parts)
+    step = plain_step if alone else moving_step if frame == "moving" else split_step
+    out = Repelled(init, fixed_step(parts) if bends else step(parts))
+    out.rescore = functools.partial(rescore, parts) if bends else parts.rescore
+    return out
+
+
+def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSamplingAPI:
+    """A repelled kernel in BlackJAX's own form, for `window_adaptation`, SMC and the like.
+
+    `options` are keywords of `repel`. What comes back has `init(position, logdensity_fn)` and
+    `build_kernel()`, and is called like `algorithm`.
+    """
+    if not (hasattr(algorithm, "init") and hasattr(algorithm, "build_kernel")):
+        raise TypeError(f"algorithm must be BlackJAX's, such as blackjax.nuts, got {algorithm!r}")
+    check_options(options)
+
+    def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
+        kernel = algorithm.build_kernel()
+        known = inspect.signature(algorithm.init).parameters
+        names = [name for name in ("rng_key", "random_generator_arg") if name in known]
+
+        def init(position: Position, rng_key: PRNGKey | None = None) -> Any:
+            more = dict.fromkeys(names, rng_key)
+            return algorithm.init(position, logdensity_fn, **more)
+
+        return SamplingAlgorithm(
+            init, lambda key, state: kernel(key, state, logdensity_fn, *args, **kwargs)
+        )
+
+    def init(
+        position: Position, logdensity_fn: LogDensity, rng_key: PRNGKey | None = None
+    ) -> RepelState:
+        state: RepelState = repel(build, logdensity_fn, **options).init(position, rng_key)
+        return state
+
+    def build_kernel() -> Callable[..., tuple[RepelState, Any]]:
+        def kernel(
+            rng_key: PRNGKey,
+            state: RepelState,
+            logdensity_fn: LogDensity,
+            *args: Any,
+            **kwargs: Any,
+        ) -> tuple[RepelState, Any]:
+            step = repel(build, logdensity_fn, *args, **options, **kwargs).step
+            new_state, info = step(rng_key, state)
+            return new_state, info
+
+        return kernel
+
+    return GenerateSamplingAPI(functools.partial(repel, algorithm, **options), init, build_kernel)
+
+
+def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
+    """Refuse names that `repel` does not know, and bad values of those about the history."""
+    known = inspect.signature(repel).parameters
+    unknown = [name for name in options if name not in (*known, *more)]
+    if unknown:
+        raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+    names = inspect.signature(make_memory).parameters
+    history = {n: options.get(n, known[n].default) for n in names if n in known}
+    make_memory(lambda theta: theta, **history)
+
+
+def _as_density(
+    algorithm: Callable[..., SamplingAlgorithm],
+    logdensity_fn: LogDensity | None,
+    score_fn: ScoreFn | None,
+) -> LogDensity:
+    """The log density, or a stand-in for it if only the score is given."""
+    if (logdensity_fn is None) == (score_fn is None):
+        found = "neither" if score_fn is None else "both"
+        raise TypeError(f"one of logdensity_fn and score_fn must be given, got {found}")
+    if score_fn is None:
+        assert logdensity_fn is not None
+        return logdensity_fn
+    while isinstance(algorithm, functools.partial):
+        algorithm = algorithm.func
+    if getattr(inspect.unwrap(algorithm), "adjusted", True):
+        raise ValueError(
+            "score_fn needs a kernel without a Metropolis correction, such as "
+            f"srmc.kernels.plain.ula, got {kernel_name(algorithm)}; give it logdensity_fn"
+        )
+    return from_score(score_fn)
+
+
+def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
+    """The surrogate that the keyword asks for: a shift by default, or a move along a field."""
+    if surrogate is None:
+        return shift()
+    if isinstance(surrogate, Field):
+        return along(surrogate)
+    if not isinstance(surrogate, Surrogate):
+        raise TypeError(
+            f"surrogate must be srmc.tilt(), srmc.shift() or a field, got {surrogate!r}"
+        )
+    return surrogate
+
+
+def choose_frame(frame: str | None, surrogate: Surrogate) -> str:
+    """The frame that the keyword asks for, which the surrogate must have."""
+    if frame is None:
+        return "moving" if surrogate.carries else "fixed"
+    check_option("frame", frame, ("fixed", "moving"))
+    if frame == "fixed" and surrogate.bend is None:
+        raise ValueError("frame='fixed' needs srmc.tilt() or srmc.shift(); a field moves the state")
+    if frame == "moving" and not surrogate.carries:
+        raise ValueError("frame='moving' needs surrogate=srmc.shift(); the tilt has no such frame")
+    return frame

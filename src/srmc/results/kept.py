@@ -1,0 +1,33 @@
+"""What is kept of a run."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Named = dict[str, dict[str, np.ndarray]]  # mean, variance, error and batch_means of each value
+
+
+class Kept(NamedTuple):
+    """What was kept of a run.
+
+    draws, base
+        Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
+    scored
+        In a rebalanced run, plain draws of the unconstrained position and their scores, (chain,
+        draw, d), from which errors are computed: all of them, or of sticky chains some.
+    stats
+        Statistics (chain, draw), or (chain, batch) in a run that kept moments.
+    moments, base_moments, covariance
+        Kept in place of draws.
+    batch_sizes
+        The number of draws per chain in each batch of moments.
+    """
+
+    stats: dict[str, np.ndarray]
+    draws: dict[str, Any] | None = None
+    base: dict[str, Any] | None = None
+    scored: dict[str, np.ndarray] | None = None
+    moments: Named | None = None
+    base_moments: Named | None = None
+    covariance: np.ndarray | None = None
+    batch_sizes: list[int] | None = None

@@ -1,6 +1,0 @@
-"""Running many chains in lockstep: on which devices, how they advance, and what is kept."""
-
-from srmc.run.devices import in_order
-from srmc.run.loop import ALL_CHAINS, CHAINS, Statistics, run
-
-__all__ = ["ALL_CHAINS", "CHAINS", "Statistics", "in_order", "run"]

@@ -1,0 +1,120 @@
+"""The end of a run: from what it kept to a result that is precise enough."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from srmc._attempt import attempt
+from srmc._progress import Show
+from srmc._versions import versions
+from srmc.models.problem import Problem
+from srmc.rebalance.report import Report, as_record
+from srmc.results.kept import Kept
+from srmc.results.result import Result
+from srmc.results.trouble import troubles
+from srmc.sample.finish import rebalance_run
+from srmc.sample.looks import Aim
+from srmc.sample.plan import Plan
+from srmc.sample.precision import Look, look_at, missed
+from srmc.sample.stop import Stop
+from srmc.sample.task import dim_of
+from srmc.sample.tune import Tuned, Tuner
+
+
+class Ending(NamedTuple):
+    """From what was kept of a run to its result."""
+
+    problem: Problem
+    plan: Plan
+    tuner: Tuner
+    tuned: Tuned
+    lengths: tuple[int, ...]
+    show: Show
+    stop: Stop
+    began: float
+
+    def of(self, found: Iterator[tuple[Kept, int]], aim: Aim | None) -> Result:
+        """The first result that is as precise as was asked for, or the last one."""
+        seen: list[Look] = []
+        for kept, done in found:
+            result = self.at(kept, done)
+            if aim is None or result.interrupted:
+                break
+            look = attempt(
+                "the summary",
+                functools.partial(look_at, result, aim),
+                None,
+                "it is not known whether target_error was reached, so that the run ended",
+                result.about["warnings"],
+            )
+            if look is None:
+                break
+            seen.append(look)
+            if look.met:
+                break
+        if aim is not None:
+            result.about["settings"]["target_error"] = aim.errors
+            result.about["looks"] = [look._asdict() for look in seen]
+            if seen and not result.interrupted:
+                result.about["warnings"] += missed(seen[-1], aim)
+        return result
+
+    def at(self, kept: Kept, done: int) -> Result:
+        """The result of what was kept so far."""
+        stop = self.stop
+        length = next(n for n in self.lengths if n // self.plan.keep.thin >= done)
+        plan = dataclasses.replace(self.plan, num_samples=length)
+        reports: list[Report] = []
+        known: list[str] = []
+        stop.at_once = True
+        if plan.rebalances(dim_of(self.tuned.positions)):
+            last = self.show if stop.signal is None else stop.show  # a stop does not wait for this
+            kept, reports, known = rebalance_run(
+                self.problem, plan, self.tuner, kept, self.tuned.positions, last
+            )
+        elif plan.is_plain:
+            kept = kept._replace(base=kept.draws)
+        stop.at_once = False
+        seconds = time.perf_counter() - self.began
+        about = _about(self.problem, plan, self.tuner, self.tuned, done, seconds)
+        result = Result(
+            kept=kept,
+            about=about | {"rebalancing": [as_record(report) for report in reports]},
+            shared_history=plan.shared_history,
+            interrupted=done < plan.num_draws or stop.signal is not None,
+            labels=self.problem.labels,
+            problem=self.problem,
+        )
+        result.about["warnings"] = known
+        known += attempt(
+            "diagnostics",
+            lambda: troubles(result),
+            [],
+            "it is not known whether the chains have mixed",
+            known,
+        )
+        return result
+
+
+def _about(
+    problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, done: int, seconds: float
+) -> dict[str, Any]:
+    loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
+    measured = tuner.describe(tuned.loop) if loops else {}
+    if "step_size" in tuned.parameters:
+        measured["step_size"] = jnp.asarray(tuned.parameters["step_size"])
+    return {
+        "settings": {"model": problem.name} | plan.settings(),
+        "measured": {k: float(x) for k, x in measured.items()},
+        "versions": versions(),
+        "double_precision": jnp.zeros(()).dtype == "float64",
+        "num_draws": done,
+        "steps": done * plan.keep.thin,
+        "seconds": round(seconds, 3),
+        "gradients_of_warmup": int(np.asarray(tuned.gradients)),
+    }

@@ -1,0 +1,240 @@
+"""The front door: model -> tune -> run -> result."""
+
+import dataclasses
+import difflib
+import inspect
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from blackjax.base import SamplingAlgorithm
+
+from srmc._checks import check_flag, check_number
+from srmc._files import as_path
+from srmc._programs import keep_programs
+from srmc._progress import progress_bar
+from srmc.models.model import Model, as_problem
+from srmc.models.problem import without_slashes
+from srmc.repel.strength import Strength
+from srmc.results.kept import Kept
+from srmc.results.result import Result
+from srmc.results.trouble import RunWarning
+from srmc.sample.checkpoint import Checkpoint
+from srmc.sample.ending import Ending
+from srmc.sample.keep import Recording, keep_draws, keep_moments
+from srmc.sample.looks import Aim, longest, looks
+from srmc.sample.loop import Carry, start
+from srmc.sample.plan import Keep, Plan
+from srmc.sample.processes import together
+from srmc.sample.stop import stops
+from srmc.sample.task import check_names, dim_of, first_of, identity, make_task
+from srmc.sample.tune.own import as_kernel
+from srmc.sample.warmup import warm_up
+from srmc.sample.windows import is_shared, sampling_task
+
+# Keywords of other samplers for what is called otherwise here.
+ELSEWHERE = {
+    "num_samples": ("draws", "num_draws", "samples", "n_samples", "iter_sampling"),
+    "num_warmup": ("tune", "warmup", "n_warmup", "burnin", "iter_warmup"),
+    "num_chains": ("chains", "n_chains"),
+    "seed": ("random_seed", "rng_key", "key", "rng"),
+    "initial_position": ("initvals", "init", "inits", "init_params", "start"),
+    "target_acceptance": ("target_accept", "target_accept_prob", "adapt_delta"),
+    "thin": ("thinning",),
+    "progress": ("progressbar", "progress_bar", "show_progress"),
+}
+
+
+def sample(
+    model: Any,
+    *,
+    kernel: str | Callable[..., SamplingAlgorithm] | None = None,
+    alpha: float | str | Strength = "auto",
+    num_warmup: int = 1000,
+    num_samples: int = 1000,
+    num_chains: int = 4,
+    seed: int = 0,
+    target_error: float | dict[str, float] | None = None,
+    max_samples: int | None = None,
+    initial_position: Any = None,
+    step_size: float | None = None,
+    num_integration_steps: int | None = None,
+    target_acceptance: float | None = None,
+    max_tree_depth: int | None = None,
+    metric: str = "diag",
+    shared_history: bool = True,
+    repellence: dict[str, Any] | None = None,
+    thin: int = 1,
+    keep: str | Keep = "draws",
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 5.0,
+    progress: bool = True,
+    **parts: Any,
+) -> Result:
+    """Sample a model with a kernel that tunes and repels itself.
+
+    Parameters
+    ----------
+    model
+        A JAX log density of a position, a NumPyro model, a PyMC model or a `srmc.targets.Target`;
+        or one of these with what belongs to it, as a `srmc.Model`.
+    kernel
+        "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
+        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
+        algorithm, or a function in its form (see `srmc.sample.tune.OwnKernel`), whose step size and
+        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
+    alpha
+        The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
+        end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
+        it measures in warm-up what is best. 0 is the plain kernel; a number repels draws as they
+        are made, watched by a guard; a schedule such as `srmc.watched(3.0)` is taken as it is.
+    num_warmup, num_samples, num_chains, seed
+        Number of warm-up and sampling steps per chain; number of chains; seed of everything.
+    target_error
+        Go on until no standard error of a mean is larger, in standard deviations of its
+        coordinate, and the chains have mixed; `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` says
+        it of some or all of these. The run is looked at after `num_samples`, and each time that
+        their number has doubled, up to `max_samples` (64 times `num_samples` if not given). The
+        result is that of a run of the length at which it ends.
+    initial_position
+        Where chains start: a position, a list of one per chain, or a function of a key. For
+        NumPyro and PyMC models "uniform", the default, or "prior".
+    step_size
+        Step size of the kernel; found in warm-up if not given.
+    num_integration_steps
+        Number of leapfrog steps of HMC; 10 if not given.
+    target_acceptance
+        The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
+        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+    max_tree_depth
+        The largest tree depth of NUTS; 10 if not given.
+    metric
+        The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
+        that are not many; or "low_rank", for correlations along a few directions of many.
+    shared_history
+        Whether all chains share one history or are rebalanced together, which is best when they
+        are pooled.
+    repellence
+        Keywords of `srmc.repel` in place of the tuned ones; the others stay tuned. A `surrogate`,
+        as in `srmc.paper_settings()`, replaces all of them.
+    thin
+        Keep every `thin`-th draw.
+    keep
+        "draws"; or, in memory that does not grow, "moments" (means and variances) or
+        "covariance"; or a `srmc.Keep`, which says more.
+    checkpoint
+        A folder to which draws are written as they are made, and from which the run can resume.
+    resume
+        Whether to continue the run in `checkpoint`, if there is one; a larger `num_samples` than
+        before extends it.
+    checkpoint_seconds
+        Time between two commits to the checkpoint.
+    progress
+        Whether to show a progress bar on a terminal.
+    **parts
+        Fields of `srmc.Model` (`data`, `space`, `differences`, `feature`, `dims`, `coords`) and of
+        `srmc.Keep` (`statistics`, `base`) may be given directly.
+
+    Notes
+    -----
+    Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
+    second one, or one in warm-up, raises KeyboardInterrupt.
+    """
+    keep_programs()
+    whole, kept_parts = _parts(model, keep, thin, parts)
+    space = whole.own_space
+    if max_samples is not None and target_error is None:
+        raise ValueError("max_samples needs target_error; without it num_samples is the length")
+    aim = None if target_error is None else Aim.of(target_error)
+    plan = Plan(
+        kernel=as_kernel(("nuts" if space is None else "gwg") if kernel is None else kernel),
+        alpha=alpha,
+        num_warmup=num_warmup,
+        num_samples=num_samples if aim is None else longest(num_samples, max_samples),
+        num_chains=num_chains,
+        seed=seed,
+        step_size=step_size,
+        num_integration_steps=num_integration_steps,
+        target_acceptance=target_acceptance,
+        max_tree_depth=max_tree_depth,
+        metric=metric,
+        shared_history=shared_history,
+        repellence=repellence,
+        keep=kept_parts,
+        space=space,
+        feature=whole.feature,
+    )
+    tuner = plan.tuner(whole.own_differences)
+    check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
+    check_flag("progress", progress)
+    check_flag("resume", resume)
+    if checkpoint is not None:
+        checkpoint = as_path("checkpoint", checkpoint)
+    if resume and checkpoint is None:
+        raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
+    problem = as_problem(whole, initial_position)
+    began = time.perf_counter()
+    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
+    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
+        show("warm-up", 0, None, "compiling")
+        positions = problem.starts(start_key, plan.num_chains)
+        problem = without_slashes(problem, first_of(positions))
+        check_names(problem, plan, positions)
+        lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
+        plan = dataclasses.replace(plan, num_samples=lengths[-1])
+        store = None
+        if checkpoint is not None:
+            record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
+            store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
+        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        step = tuned.parameters.get("step_size")
+        remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
+        show("warm-up", plan.num_warmup, plan.num_warmup, remark)
+        make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
+        task = make(problem, plan, tuner, tuned, run_key)
+        states = start(task, init_key, tuned.positions)
+        recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
+        ending = Ending(problem, plan, tuner, tuned, lengths, show, stop, began)
+        result = ending.of(_kept_of(recording, plan, states, lengths), aim)
+    for text in result.warnings:
+        warnings.warn(text, RunWarning, stacklevel=2)
+    return result
+
+
+def _kept_of(
+    recording: Recording, plan: Plan, states: Carry, lengths: tuple[int, ...]
+) -> Iterator[tuple[Kept, int]]:
+    """What is kept of the run at each length."""
+    if plan.keep.keep == "draws":
+        yield from keep_draws(recording, states, [n // plan.keep.thin for n in lengths])
+    else:
+        yield keep_moments(recording, states, plan.keep.keep == "covariance")
+
+
+def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:
+    """The model and what is kept, from however they were given."""
+    fields = [field.name for field in dataclasses.fields(Model)[1:]]
+    of_model = {k: v for k, v in parts.items() if k in fields}
+    of_keep = {k: v for k, v in parts.items() if k not in of_model}
+    unknown = [k for k in of_keep if k not in ("statistics", "base")]
+    if unknown:
+        names = inspect.signature(sample).parameters
+        known = [ours for ours, theirs in ELSEWHERE.items() if unknown[0] in theirs]
+        near = known or difflib.get_close_matches(unknown[0], names, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"sample got an unknown keyword, {unknown[0]}{hint}")
+    if isinstance(model, Model):
+        if of_model:
+            raise ValueError(f"{', '.join(of_model)} must be in the srmc.Model that is given")
+    else:
+        model = Model(model, **of_model)
+    if isinstance(keep, Keep):
+        if of_keep or thin != 1:
+            raise ValueError(f"{', '.join(of_keep) or 'thin'} must be in the srmc.Keep of keep")
+        return model, keep
+    return model, Keep(keep=keep, thin=thin, **of_keep)

@@ -1,0 +1,249 @@
+"""The settings of a call of `srmc.sample`, checked."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from srmc._checks import (
+    check_count,
+    check_flag,
+    check_number,
+    check_option,
+    check_seed,
+    is_concrete,
+)
+from srmc.kernels.discrete.changes import Differences
+from srmc.kernels.discrete.space import Space
+from srmc.repel.repel import check_options
+from srmc.repel.strength import Strength
+from srmc.sample.describe import describe
+from srmc.sample.stored import IN_MEMORY
+from srmc.sample.tune import rule
+from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
+from srmc.sample.tune.discrete import BUILDERS, Discrete
+from srmc.sample.tune.own import OwnKernel
+from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
+from srmc.types import Array
+
+DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
+SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """What to keep of a run.
+
+    keep
+        "draws"; or, in memory that does not grow, "moments" (means and variances) or
+        "covariance".
+    thin
+        Keep every `thin`-th draw.
+    statistics
+        A function of a draw's values by name that returns more values by name.
+    base
+        Whether to keep moments of the plain kernel's draws as well, which repellence in the
+        moving frame does not change. Where draws are kept, those of the plain kernel always are.
+    """
+
+    keep: str = "draws"
+    thin: int = 1
+    statistics: Callable[[dict[str, Array]], dict[str, Array]] | None = None
+    base: bool = False
+
+    def __post_init__(self) -> None:
+        _make_plain(self)
+        check_option("keep", self.keep, ("draws", "moments", "covariance"))
+        check_count("thin", self.thin)
+        if self.statistics is not None and not callable(self.statistics):
+            raise TypeError(
+                f"statistics must be a function of a draw's values, got {self.statistics!r}"
+            )
+        check_flag("base", self.base)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The settings of a run; the fields are keywords of `srmc.sample`."""
+
+    kernel: str | OwnKernel
+    alpha: Alpha
+    num_warmup: int
+    num_samples: int
+    num_chains: int
+    seed: int
+    step_size: float | None
+    num_integration_steps: int | None
+    shared_history: bool
+    repellence: dict[str, Any] | None
+    keep: Keep
+    space: Space | None
+    target_acceptance: float | None = None
+    max_tree_depth: int | None = None
+    metric: str = "diag"
+    feature: str | None = None
+
+    @property
+    def num_draws(self) -> int:
+        """The number of draws per chain that are kept."""
+        return self.num_samples // self.keep.thin
+
+    @property
+    def is_auto(self) -> bool:
+        return isinstance(self.alpha, str)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing repels the draws."""
+        given = isinstance(self.alpha, float | int) and self.alpha == 0
+        return given and (self.repellence is None or "alpha" not in self.repellence)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether `repellence` replaces all tuned settings: they belong to the tuned surrogate."""
+        return self.repellence is not None and "surrogate" in self.repellence
+
+    def rebalances(self, dim: int) -> bool:
+        """Whether the plain kernel runs, and its draws are rebalanced or resampled in the end.
+
+        Draws that would not fit into memory are repelled as they are made.
+        """
+        count = self.num_draws * self.num_chains
+        is_open = self.is_auto and self.repellence is None and self.keep.keep == "draws"
+        if self.space is not None and DRAWS_PER_SITE * dim > count:
+            return False  # weights for so many sites would fit noise
+        return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
+
+    def fixed_length(self, dim: int) -> str | None:
+        """Why a run that is resumed cannot have more samples than were planned; None if it can."""
+        if self.keep.keep != "draws":
+            return "the batches of its moments depend on num_samples"
+        if self.rebalances(dim) or self.is_plain or self.is_replaced:
+            return None
+        return "the loop that repels its draws is tuned for num_samples"
+
+    def tuner(self, differences: Differences | None = None) -> Tuner:
+        """The tuner of the kernel."""
+        if self.space is None:
+            return Continuous(
+                self.kernel,
+                self.num_integration_steps,
+                self.step_size,
+                target_acceptance=self.target_acceptance,
+                max_tree_depth=self.max_tree_depth,
+                metric=self.metric,
+            )
+        assert isinstance(self.kernel, str)
+        return Discrete(
+            self.kernel,
+            self.space,
+            differences,
+            self.step_size,
+            self.target_acceptance,
+            self.feature or (None if self.is_replaced else (self.repellence or {}).get("feature")),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The plan as plain values, for files."""
+        given = self.repellence
+        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return shown | {
+            "kernel": str(self.kernel),
+            "alpha": describe(self.alpha) if isinstance(self.alpha, Strength) else self.alpha,
+            "thin": self.keep.thin,
+            "keep": self.keep.keep,
+            "base": self.keep.base,
+            "repellence": None if given is None else {k: describe(v) for k, v in given.items()},
+            "space": None if self.space is None else str(self.space),
+        }
+
+    def __post_init__(self) -> None:
+        """Raise an error that names the argument if the plan cannot be carried out."""
+        _make_plain(self)
+        if self.space is not None and not isinstance(self.kernel, str):
+            raise ValueError(f"kernel {self.kernel} is not for {self.space}; give its name")
+        if self.space is None and self.kernel in BUILDERS:
+            raise ValueError(
+                f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
+                "srmc.Binary()"
+            )
+        self._check_numbers()
+        self._check_steps()
+        check_flag("shared_history", self.shared_history)
+        self._check_warmup()
+        given = self.repellence
+        if given is not None and not isinstance(given, dict):
+            raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
+        check_options(given or {}, SITE_OPTIONS)
+        if self.keep.base and self.space is not None:
+            raise ValueError("base=True needs a continuous kernel; here no base chain is run")
+        if self.keep.base and self.is_replaced and (given or {}).get("frame") != "moving":
+            raise ValueError(
+                "base=True needs frame='moving' in repellence; else no base chain is run"
+            )
+
+    def _check_numbers(self) -> None:
+        check_alpha(self.alpha)
+        check_count("num_warmup", self.num_warmup, at_least=100)
+        check_count("num_samples", self.num_samples)
+        check_count("num_chains", self.num_chains)
+        check_seed("seed", self.seed)
+        if self.keep.thin > self.num_samples:
+            raise ValueError(
+                f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
+            )
+
+    def _check_steps(self) -> None:
+        if self.step_size is not None:
+            check_number("step_size", self.step_size, above=0.0)
+            if self.space is not None and self.kernel != "dlp":
+                raise ValueError(
+                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                )
+        if self.num_integration_steps is not None:
+            check_count("num_integration_steps", self.num_integration_steps)
+            if self.kernel not in WITH_LEAPFROGS:
+                raise ValueError(
+                    "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
+                    f"got {str(self.kernel)!r}"
+                )
+
+    def _check_warmup(self) -> None:
+        """Raise if what warm-up is to find is out of range, or not for this kernel."""
+        if self.target_acceptance is not None:
+            check_number("target_acceptance", self.target_acceptance, above=0.0)
+            if self.target_acceptance >= 1:
+                raise ValueError(
+                    f"target_acceptance must be below 1, got {self.target_acceptance!r}"
+                )
+            known = (*rule.ACCEPTANCE, "jittered_hmc")
+            if self.kernel not in known:
+                raise ValueError(
+                    f"target_acceptance is for kernel {', '.join(map(repr, known))}, got "
+                    f"{self.kernel!r}"
+                )
+            if self.step_size is not None:
+                raise ValueError(
+                    "target_acceptance sets the step size; give it or step_size, and not both"
+                )
+        if self.max_tree_depth is not None:
+            check_count("max_tree_depth", self.max_tree_depth)
+            if self.kernel != "nuts":
+                raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
+        check_option("metric", self.metric, METRICS)
+        if self.metric != "diag" and self.kernel not in WITH_METRIC:
+            raise ValueError(
+                f"metric={self.metric!r} is for kernel {', '.join(map(repr, WITH_METRIC))}, got "
+                f"{self.kernel!r}"
+            )
+
+
+def _make_plain(plan: Any) -> None:
+    """Turn NumPy and JAX scalars among the fields into Python's numbers, which files can hold."""
+    for field in dataclasses.fields(plan):
+        value = getattr(plan, field.name)
+        is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+        if is_array and value.ndim == 0 and is_concrete(value):
+            object.__setattr__(plan, field.name, value.item())

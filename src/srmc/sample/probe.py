@@ -1,0 +1,51 @@
+"""Telling one model from another by the values of functions at some points."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from srmc.types import Array, Float, Position
+
+NUM_STARTS = 8
+SCALES = np.geomspace(0.1, 100.0, 13)  # how far from the first start the other points are
+RELATIVE = 1e-4  # tolerance, relative to the difference from the value at the first start
+ROUNDING = 64  # and in units of the last place of the value
+
+Probe = dict[str, list[float]]
+
+
+def probe(function: Callable[[Any], dict[str, Float[Array, ""]]], positions: Position) -> Probe:
+    """Values by name at the starts of chains, (chain, ...), and at points ever further away.
+
+    These are on both sides of the first start in every coordinate, in directions that do not
+    depend on a generator of random numbers.
+    """
+    rows = jax.vmap(lambda x: ravel_pytree(x)[0])(positions)[:NUM_STARTS]
+    unravel = ravel_pytree(jax.tree.map(lambda x: x[0], positions))[1]
+    angles = np.arange(1, len(SCALES) * rows.shape[1] + 1).reshape(len(SCALES), -1)
+    moves = jnp.asarray(SCALES[:, None] * np.sin(angles), rows.dtype)
+    points = jnp.concatenate([rows, rows[:1] + moves, rows[:1] - moves])
+    with jax.debug_nans(False), jax.debug_infs(False):
+        program = jax.jit(lambda points: jax.lax.map(lambda x: function(unravel(x)), points))
+        values = jax.tree.map(np.asarray, program(points))
+    return {name: x.astype(float).tolist() for name, x in values.items()}
+
+
+def compare(old: Probe, new: Probe, precision: float) -> list[str]:
+    """What differs by more than rounding to a relative `precision` explains, in words."""
+    differences = []
+    for name, values in new.items():
+        a, b = np.array(old.get(name, [np.nan])), np.array(values)
+        with np.errstate(invalid="ignore"):
+            first = np.nan_to_num(b[0], posinf=0.0, neginf=0.0)
+            allowed = RELATIVE * abs(b - first)
+            allowed += ROUNDING * precision * np.maximum(abs(b), abs(first))
+            same = (abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b))
+        if not np.all(same):
+            k = int(np.argmin(same))
+            differences.append(f"{name} was {a[k % len(a)]} at a point where it is {b[k]}")
+    return differences

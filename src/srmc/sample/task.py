@@ -1,0 +1,217 @@
+"""From a tuned kernel to a task: the repelled kernel, and what is kept of its draws."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
+
+from srmc._checks import outputs_of
+from srmc._programs import Code, parted, pinned, remembered
+from srmc._versions import versions
+from srmc.models.labels import check_labels
+from srmc.models.problem import Problem, name_leaves
+from srmc.repel.kernel import caches
+from srmc.repel.state import RepelState
+from srmc.repel.strength import Strength
+from srmc.sample.describe import describe
+from srmc.sample.devices import lay_out
+from srmc.sample.loop import ALL_CHAINS, Parameters, Recorded, Task
+from srmc.sample.plan import Plan
+from srmc.sample.probe import probe
+from srmc.sample.tune import Tuned, Tuner, rule
+from srmc.sample.tune.measure import warn_of_offset
+from srmc.sample.tune.tuner import Alpha
+from srmc.types import Array, Position, PRNGKey
+
+
+def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
+    """The task of running the kernel on all chains and keeping what was asked for."""
+    code, data = parted(problem.logdensity_fn)
+    given = Parameters(tuned.parameters, data)
+    if plan.rebalances(dim_of(tuned.positions)):
+        layout = lay_out(plan.num_chains, shared=False)
+        build = plain_builder(tuner, code)
+        return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
+    way = _way(plan, tuner, tuned)
+    repellence = way.repellence(tuner, tuned.loop)
+    layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
+    is_tuned = not plan.is_replaced and "surrogate" in repellence
+    with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
+    with_features = with_features and plan.repellence is None
+    room = rule.FEATURE_NUMBERS // (plan.num_draws * plan.num_chains) if with_features else 0
+
+    has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
+    with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
+    named = Partial(named_values, problem.values, plan.keep.statistics)
+    values, more = parted(pinned(named, first_of(tuned.positions)))
+    given = given._replace(values=more, loop=tuned.loop)
+    record = _recorder(tuner, values, with_base, min(rule.FEATURES_PER_DRAW, room))
+    # Functions of the user may read what has changed since; then no program is remembered.
+    is_own = plan.repellence is not None or isinstance(plan.alpha, Strength)
+    build = (_repelled if is_own else _repelled_builder)(tuner, code, way)
+    return Task(build, given, rng_key, layout, record, plan.keep.thin)
+
+
+@remembered
+def plain_builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAlgorithm]:
+    """From parameters to the plain kernel; the same function for the same model."""
+    return lambda given: tuner.build(code(given.density), given.kernel, alpha=0.0)
+
+
+class _Way(NamedTuple):
+    """How a run is repelled, but for the numbers of its loop, which are arguments of programs.
+
+    chosen
+        Keywords of `repel` in place of all those of the tuner, or None.
+    more
+        Keywords that are added to those of the tuner.
+    """
+
+    num_samples: int
+    alpha: Alpha
+    chosen: tuple[tuple[str, Any], ...] | None
+    more: tuple[tuple[str, Any], ...] = ()
+
+    def repellence(self, tuner: Tuner, loop: Any) -> dict[str, Any]:
+        """The keywords of `repel`."""
+        if self.chosen is not None:
+            return dict(self.chosen)
+        return tuner.repellence(loop, self.num_samples, self.alpha) | dict(self.more)
+
+
+def _way(plan: Plan, tuner: Tuner, tuned: Tuned) -> _Way:
+    """As it was asked for, and else as the tuner chose."""
+    axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
+    given = plan.repellence or {}
+    way = _Way(plan.num_samples, plan.alpha, None)
+    if plan.is_replaced:
+        chosen = axis | given | ({} if plan.is_auto else {"alpha": plan.alpha})
+        return way._replace(chosen=tuple(chosen.items()))
+    is_on = bool(tuner.is_on(tuned.loop))
+    if not plan.is_auto:
+        is_on = isinstance(plan.alpha, Strength) or float(plan.alpha) > 0
+    if plan.is_auto or is_on:
+        warn_of_offset(tuned.loop, plan.is_auto)
+    if not is_on:
+        return way._replace(chosen=(("alpha", 0.0),))
+    more = axis | {k: v for k, v in given.items() if k != "alpha" or plan.is_auto}
+    return way._replace(more=tuple(more.items()))
+
+
+def _repelled(tuner: Tuner, code: Code, way: _Way) -> Callable[[Parameters], SamplingAlgorithm]:
+    """From parameters to the repelled kernel."""
+
+    def build(given: Parameters) -> SamplingAlgorithm:
+        repellence = way.repellence(tuner, given.loop)
+        return tuner.build(code(given.density), given.kernel, **repellence)
+
+    return build
+
+
+_repelled_builder = remembered(_repelled)
+
+
+@remembered
+def _recorder(
+    tuner: Tuner, code: Code, with_base: bool, room: int
+) -> Callable[[Parameters, RepelState], Recorded]:
+    """What is kept of a state: values, those of the base chain, and features if there is room."""
+
+    def record(given: Parameters, state: RepelState) -> Recorded:
+        values = code(given.values)
+        base = values(state.inner_state.position) if with_base else None
+        features = tuner.features(state, given.loop) if room else None
+        fits = features is not None and features.size <= room
+        return Recorded(values(state.position), base, features if fits else None)
+
+    return record
+
+
+def first_of(positions: Position) -> Position:
+    """The first of positions (chain, ...)."""
+    found: Position = jax.tree.map(lambda x: x[0], positions)
+    return found
+
+
+def dim_of(positions: Position) -> int:
+    """The number of coordinates of a position, of positions (chain, ...)."""
+    return sum(leaf[0].size for leaf in jax.tree.leaves(positions))
+
+
+def unconstrained(_: Any, state: RepelState) -> Recorded:
+    """The position, and the score that the kernel cached."""
+    inner = state.inner_state
+    found = {"position": ravel_pytree(inner.position)[0]}
+    if caches(inner, "logdensity_grad"):
+        found["score"] = ravel_pytree(inner.logdensity_grad)[0]
+    return Recorded(found)
+
+
+def named_values(values: Any, statistics: Any, position: Position) -> dict[str, Array]:
+    """A draw's values by name, in the user's space."""
+    found: dict[str, Array] = values(position)
+    if statistics is None:
+        return found
+    return found | {str(k).replace("/", "."): x for k, x in statistics(found).items()}
+
+
+def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
+    """Raise if two values of a draw have one name, or one that a summary could not tell apart."""
+    first = first_of(positions)
+    values = jax.eval_shape(problem.values, first)
+    if problem.values is name_leaves and len(values) < len(jax.tree.leaves(first)):
+        raise ValueError(
+            "initial_position must have leaves with different names, but two of "
+            f"{jax.tree.map(jnp.shape, first)} would have the same, one of {', '.join(values)}"
+        )
+    names, shapes = list(map(str, values)), dict(values)
+    if plan.keep.statistics is not None:
+        more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
+        if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
+            raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
+        more = {k.replace("/", ".") if isinstance(k, str) else k: x for k, x in more.items()}
+        if taken := [name for name in more if name in values]:
+            raise ValueError(
+                f"statistics must return new names, got {', '.join(taken)}, which the model has"
+            )
+        names += list(more)
+        shapes |= more
+    check_labels(problem.labels, {name: x.shape for name, x in shapes.items()})
+    for name in names:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"names of values must be printable text, got {name!r}")
+        if name.endswith("]") and name.rpartition("[")[0] in names:
+            raise ValueError(
+                f"names of values must differ from those of entries, got {name!r} beside "
+                f"{name.rpartition('[')[0]!r}"
+            )
+
+
+def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
+    """What a checkpoint records about its run; a run that resumes it must match."""
+    first = first_of(positions)
+    values_of = Partial(named_values, problem.values, plan.keep.statistics)
+    shapes = jax.eval_shape(values_of, first)
+
+    def seen(position: Position) -> dict[str, Array]:
+        kept = values_of(position)
+        mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
+        density = {"the model's log density": problem.logdensity_fn(position)}
+        return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}
+
+    return {
+        "settings": plan.settings()
+        | {
+            "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
+            "rebalances": plan.rebalances(dim_of(positions)),
+            "processes": jax.process_count(),
+            "double_precision": jnp.zeros(()).dtype == "float64",
+        },
+        "shapes": {k: list(x.shape) for k, x in shapes.items()},
+        "probe": probe(seen, positions),
+        "versions": versions(),
+    }

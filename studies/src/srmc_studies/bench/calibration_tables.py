@@ -1,0 +1,104 @@
+"""Table, page and picture of `srmc bench calibration`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from srmc_studies.bench.calibration import BINS
+from srmc_studies.bench.cells import markdown, terminal
+
+Row = dict[str, Any]
+PICTURE = "calibration.png"
+SIDES = ("plain", "rebalanced")
+
+
+def calibration_table(rows: list[Row]) -> Table:
+    """The rows of `srmc bench calibration`."""
+    zs, caption = _all_z(rows), None
+    if zs:
+        square = np.sqrt(np.mean(np.square(zs)))
+        caption = f"z-scores of reference means: root mean square {square:.2f}."
+    title = "Ranks of true parameters: p-values of uniformity"
+    return terminal(title, _rank_lines(rows), caption)
+
+
+def calibration_page(rows: list[Row]) -> str:
+    """The same as Markdown, with the z-scores of each posterior."""
+    ranked = [row for row in rows if "sides" in row]
+    parts = [
+        "# Calibration",
+        "Made by `srmc bench calibration`. A model draws its parameters from the prior and data "
+        f"from the parameters; the rank of a true parameter among {BINS * 5 - 1} draws of its "
+        "posterior, thinned from 2,000, must then be uniform. The table has p-values of "
+        f"chi-squared tests with {BINS} bins, the smallest over parameters, which is multiplied by "
+        "their number (Bonferroni).",
+        markdown(_rank_lines(ranked)),
+        f"![Distribution functions of ranks, minus the uniform one]({PICTURE})",
+    ]
+    referenced = [row for row in rows if "z" in row]
+    if referenced:
+        zs = _all_z(rows)
+        outside = np.mean(np.abs(zs) > 1.96)
+        parts += [
+            "## Reference means",
+            "Means of `srmc.sample` at its defaults minus those of posteriordb's reference draws, "
+            "divided by the standard error of their difference, in unconstrained coordinates. "
+            f"Over all {len(zs)} coordinates the root mean square is "
+            f"{np.sqrt(np.mean(np.square(zs))):.2f}, and {100 * outside:.1f}% are beyond 1.96. "
+            "Coordinates of one posterior are not independent. Where our errors are far below "
+            "those of the reference draws, this is a test of the latter; reference draws that "
+            "are correlated make z-scores larger.",
+            markdown(_z_lines(referenced)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def draw_picture(rows: list[Row], folder: Path) -> None:
+    """Empirical distribution functions of ranks minus the uniform one, with 95% bands."""
+    from matplotlib.figure import Figure
+
+    ranked = [row for row in rows if "sides" in row]
+    figure = Figure(figsize=(9, 2.4 * len(ranked)), layout="constrained")
+    panels = figure.subplots(len(ranked), 2, sharex=True, sharey=True, squeeze=False)
+    edges = np.arange(BINS + 1) / BINS
+    for row, pair in zip(ranked, panels, strict=True):
+        for axes, side in zip(pair, SIDES, strict=True):
+            for counts in row["sides"][side]["counts"]:
+                share = np.concatenate([[0], np.cumsum(counts) / np.sum(counts)])
+                axes.plot(edges, share - edges, alpha=0.7, linewidth=1)
+            band = 1.358 / np.sqrt(row["data_sets"])  # of Kolmogorov, for one parameter
+            axes.fill_between([0, 1], -band, band, color="0.85", zorder=0)
+            axes.set_title(f"{row['model']}, {side}", fontsize=9)
+    figure.supxlabel("rank", fontsize=9)
+    figure.supylabel("distribution function minus uniform", fontsize=9)
+    figure.savefig(folder / PICTURE, dpi=120)
+
+
+def _rank_lines(rows: list[Row]) -> list[list[str]]:
+    lines = [["model", "data sets", "plain", "rebalanced", "forms"]]
+    for row in rows:
+        if "sides" not in row:
+            continue
+        least = [min(1.0, min(row["sides"][side]["p"]) * row["dim"]) for side in SIDES]
+        forms = ", ".join(f"{form}: {n}" for form, n in row["forms"].items())
+        name = f"{row['model']}, d = {row['dim']}"
+        lines.append([name, str(row["data_sets"]), *(f"{p:.2g}" for p in least), forms])
+    return lines
+
+
+def _z_lines(rows: list[Row]) -> list[list[str]]:
+    lines = [
+        ["posterior", "d", "form", "root mean square z", "largest absolute z", "error over sd"]
+    ]
+    for row in rows:
+        z = np.array(row["z"])
+        square, most = np.sqrt(np.mean(z**2)), np.max(np.abs(z))
+        cells = [f"{square:.2f}", f"{most:.2f}", f"{row['error_over_sd']:.2g}"]
+        lines.append([row["posterior"], str(row["dim"]), row["form"], *cells])
+    return lines
+
+
+def _all_z(rows: list[Row]) -> list[float]:
+    return [z for row in rows for z in row.get("z", ())]

@@ -1,0 +1,136 @@
+"""Tables of `srmc bench rebalance` and `srmc bench rule`."""
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown
+
+
+def rule_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench rule`."""
+    title = "Squared errors over plain, of means and second moments, constant × ½, 1, 2"
+    out = Table(box=SIMPLE_HEAD, title=title, **LEFT)
+    out.add_column("constant, target", no_wrap=True)
+    for _ in range(6):
+        out.add_column("", justify="right", no_wrap=True)
+    for constant, _, target, *cells in _rule_cells(rows, with_error=False)[1:]:
+        out.add_row(f"{constant}, {target}", *cells)
+    return out
+
+
+def rule_page(rows: list[dict[str, Any]]) -> str:
+    """The rows of `srmc bench rule`, as Markdown."""
+    head, *lines = _rule_cells(rows)
+    note = (
+        "This page shows how much the constants of `src/srmc/sample/tune/rule.py` matter: squared "
+        "errors of means and of second moments, self-tuned repelled divided by plain, with one "
+        "constant "
+        f"halved, kept or doubled; {rows[0]['replicates']} replicates, with the jackknife standard "
+        "error over replicates.\n"
+    )
+    table = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *lines)]
+    return note + "\n" + "\n".join(table) + "\n"
+
+
+def _rule_cells(rows: list[dict[str, Any]], with_error: bool = True) -> list[list[str]]:
+    names = ("mean", "second")
+    short = lambda ratio, error: f"{ratio:.2f}"
+    show = cell if with_error else short
+    factors = sorted({row["factor"] for row in rows})
+    lines = [["constant", "kernel", "target"]]
+    lines[0] += [f"{name} ×{factor:g}" for name in names for factor in factors]
+    by_place: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
+    for row in rows:
+        place = row["constant"], row["kernel"], row["target"]
+        by_place.setdefault(place, {})[row["factor"]] = row["errors"]
+    for place, found in by_place.items():
+        errors = [found[factor][name] for name in names for factor in factors]
+        lines.append([*place, *(show(e["ratio"], e["error"]) for e in errors)])
+    return lines
+
+
+def rebalance_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench rebalance`."""
+    out = Table(box=SIMPLE_HEAD, title="Squared errors of rebalanced over plain draws", **LEFT)
+    for column in ("target", "kernel", "means", "covariances", "quantiles", "tails", "equal cost"):
+        out.add_column(column, justify="left" if column in ("target", "kernel") else "right")
+    for row in rows:
+        ours = row["errors"]["rebalanced"]
+        names = ("mean", "covariance", "quantile", "tail")
+        equal = row["errors"]["rebalanced, equal cost"]["mean"]["ratio"]
+        cells = [f"{ours[name]['ratio']:.3f}" for name in names]
+        out.add_row(row["target"], row["kernel"], *cells, f"{equal:.3f}")
+    return out
+
+
+def rebalance_page(rows: list[dict[str, Any]]) -> str:
+    """The rows of `srmc bench rebalance`, as Markdown."""
+    names = ("mean", "second", "radius", "covariance", "quantile", "tail")
+    counts = sorted({row["replicates"] for row in rows})
+    counted = " or ".join(map(str, counts))
+    parts = [
+        "Squared errors over those of the plain draws, with the jackknife standard error over "
+        f"{counted} replicates. `second` is the error of second moments, `radius` "
+        "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
+        "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
+        "cost, rebalanced runs are shorter by what rebalancing costs, in gradients and log "
+        "densities, two of which count as one gradient, as do two steps of MH. Runs that are not "
+        "worth what rebalancing would take stay as they were (form none). Control variates are of "
+        "second order, on all features at once; a dash means too few draws for them.\n"
+    ]
+    for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
+        lines = [["target", "kernel", "chains x draws", *names]]
+        for place in dict.fromkeys(map(_place, rows)):
+            mine, kernel = [row for row in rows if _place(row) == place], place[0]
+            for row in mine:
+                found = row["errors"][side]
+                cells = [
+                    cell(found[name]["ratio"], found[name]["error"]) if name in found else "–"
+                    for name in names
+                ]
+                size = f"{row['chains']} x {row['draws']}"
+                lines.append([row["target"], kernel, size, *cells])
+            if len(mine) > 1:
+                sides = [row["errors"][side] for row in mine]
+                ratios = [[found[n]["ratio"] for found in sides if n in found] for n in names]
+                means = [geometric_mean(r) or "–" for r in ratios]
+                lines.append(["geometric mean", kernel, size, *means])
+        parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
+    head = ["target", "kernel", "chains x draws", "gradients per draw", "of rebalancing"]
+    cost = [[*head, "forms", "failed checks"]]
+    for row in rows:
+        forms = ", ".join(f"{form}: {n}" for form, n in sorted(row["forms"].items()))
+        size = f"{row['chains']} x {row['draws']}"
+        spent = (f"{row[k]:.2f}" for k in ("gradients_per_draw", "rebalancing_gradients_per_draw"))
+        cost.append([row["target"], row["kernel"], size, *spent, forms, str(row["failed_checks"])])
+    parts.append("## What it took\n\n" + markdown(cost) + "\n")
+    return "\n".join(parts)
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["kernel"], row["chains"], row["draws"]
+
+
+def short_table(rows: list[dict[str, Any]]) -> str:
+    """The table of the README: ratios at equal cost of one chain of NUTS, as Markdown."""
+    names = ("mean", "covariance", "quantile", "tail")
+    head = ["target", "means", "covariances", "quantiles", "tails"]
+    lines = [[*head, "control variates: means, covariances"], ["---"] * 6]
+    ours: dict[str, list[float]] = {name: [] for name in names}
+    for row in rows:
+        if _place(row) != ("nuts", 1, 1000):
+            continue
+        found, rival = row["errors"]["rebalanced, equal cost"], row["errors"]["control variates"]
+        for name in names:
+            ours[name] += [found[name]["ratio"]] if name in found else []
+        beside = ", ".join(_short(rival, name) for name in ("mean", "covariance"))
+        lines.append([row["target"], *(_short(found, name) for name in names), beside])
+    means = [geometric_mean(ours[name]) for name in names]
+    lines.append(["geometric mean", *means, ""])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _short(found: dict[str, Any], name: str) -> str:
+    return f"{found[name]['ratio']:.3f}" if name in found else "–"

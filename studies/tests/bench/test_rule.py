@@ -1,0 +1,27 @@
+from typer.testing import CliRunner
+
+from srmc.cli.main import command
+from srmc.sample.tune import rule
+
+app = command()
+
+
+def test_a_constant_is_changed_for_the_time_being(tmp_path):
+    before = rule.TOLERANCE
+    out = tmp_path / "rule.json"
+    result = CliRunner().invoke(app, ["bench", "rule", "--quick", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "TOLERANCE, logistic" in result.output
+    assert before == rule.TOLERANCE
+    page = tmp_path / "rule.md"
+    result = CliRunner().invoke(app, ["bench", "page", str(out), "--out", str(page)])
+    assert result.exit_code == 0, result.output
+    lines = [line for line in page.read_text().splitlines() if line.startswith("| TOLERANCE")]
+    ratios = [float(cell.split("±")[0]) for cell in lines[0].split("|")[4:7]]
+    assert len(set(ratios)) == 3  # halved, kept and doubled differ
+
+
+def test_an_unknown_constant_is_named():
+    result = CliRunner().invoke(app, ["bench", "rule", "--constant", "PI"])
+    assert result.exit_code == 2
+    assert "names must be among ALPHA" in result.output
