@@ -22,6 +22,7 @@ from srmc.kernels.builders import (
     uld,
 )
 from srmc.kernels.discrete.space import Binary, Categorical, Ordinal
+from srmc.kernels.stochastic import sghmc, sgld
 from srmc.kernels.tempering import tempering
 from srmc.models.improve import improve
 from srmc.models.model import Model
@@ -81,6 +82,8 @@ __all__ = [
     "repelled",
     "reweight",
     "sample",
+    "sghmc",
+    "sgld",
     "shift",
     "targets",
     "tempering",
