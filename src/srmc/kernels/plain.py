@@ -6,7 +6,6 @@ These are the ones that BlackJAX lacks, and its MALA; each can be given a target
 from types import ModuleType
 
 from srmc.kernels import _mala, _ula, _uld
-from srmc.kernels.discrete import dlmc, dlp, flip_mh, gibbs, gwg, locally_balanced, path_auxiliary
 from srmc.repel.split import SplitAlgorithm
 
 
