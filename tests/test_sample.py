@@ -1,4 +1,4 @@
-"""The front door as a person uses it."""
+"""`srmc.sample` as a person uses it."""
 
 import functools
 import os

@@ -7,6 +7,7 @@ from srmc._programs import enable_cache
 from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    dlmc,
     dlp,
     flip_mh,
     gibbs,
@@ -17,10 +18,12 @@ from srmc.kernels.builders import (
     mh,
     nuts,
     paper_settings,
+    path_auxiliary,
     ula,
     uld,
 )
 from srmc.kernels.discrete.space import Binary, Categorical, Ordinal
+from srmc.kernels.stochastic import sghmc, sgld
 from srmc.kernels.tempering import tempering
 from srmc.models.improve import improve
 from srmc.models.model import Model
@@ -52,6 +55,7 @@ __all__ = [
     "RunWarning",
     "ais",
     "capped",
+    "dlmc",
     "dlp",
     "enable_cache",
     "fixed",
@@ -73,12 +77,15 @@ __all__ = [
     "models",
     "nuts",
     "paper_settings",
+    "path_auxiliary",
     "rebalance",
     "rebalance_stream",
     "repel",
     "repelled",
     "reweight",
     "sample",
+    "sghmc",
+    "sgld",
     "shift",
     "targets",
     "tempering",

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+MOST = 2**31 - 1  # what JAX counts up to in its default precision
+
 
 def is_concrete(value: Any) -> bool:
     """Whether the numbers in `value` are known now, that is outside of any trace."""
@@ -79,12 +81,16 @@ def check_key(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a key, such as jax.random.key(0), got {short(value)}")
 
 
-def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
-    """Raise unless the value is a whole number of at least `at_least`."""
+def check_count(
+    name: str, value: Any, *, at_least: int = 1, at_most: int = MOST, why: str = ""
+) -> None:
+    """Raise unless the value is a whole number of at least `at_least` and at most `at_most`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be >= {at_least}, got {value!r}")
+    if value > at_most:
+        raise ValueError(f"{name} must be <= {at_most:,}{why}, got {value!r}")
 
 
 def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
@@ -177,7 +183,7 @@ def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> 
 def is_numeric(value: Any) -> bool:
     """Whether this is a number or an array of numbers."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind not in "OSU"
+        return value.dtype.kind in "biufc" or jnp.issubdtype(value.dtype, np.number)
     return isinstance(value, jax.Array | float | int | complex)
 
 

@@ -30,7 +30,7 @@ def test_a_target_whose_package_is_missing_is_listed_with_what_it_needs(monkeypa
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     out = call("targets")
     assert out.exit_code == 0
-    assert "breast_cancer needs scikit-learn: pip install 'srmc[bench]'" in " ".join(
+    assert "breast_cancer needs sklearn.datasets: pip install 'srmc[targets]'" in " ".join(
         out.output.split()
     )
 

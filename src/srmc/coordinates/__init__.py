@@ -2,7 +2,7 @@
 
 `fit` has the triangular map and its gradient, `order` finds which coordinates modulate others,
 `learn` judges the map on draws held out, and `learned` is the result, for JAX. Every constant is
-in `rule`.
+in `rule`. `whiten` has affine coordinates, in which draws and scores are near white.
 """
 
 from srmc.coordinates.learn import learn_coordinates

@@ -253,3 +253,33 @@ def dlp(
     `adjusted=False` skips the Metropolis correction.
     """
     return repel(plain.dlp, logdensity_fn, space, step_size, adjusted, **options)
+
+
+def path_auxiliary(
+    logdensity_fn: LogDensity,
+    space: Space,
+    path_length: ArrayLike,
+    balancing: str = "sqrt",
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled path auxiliary sampler: one-site changes along a path, accepted as a whole.
+
+    Paths of `path_length` sites on average, between half of it and half as much again, are drawn
+    by the changes that a gradient predicts.
+    """
+    return repel(plain.path_auxiliary, logdensity_fn, space, path_length, balancing, **options)
+
+
+def dlmc(
+    logdensity_fn: LogDensity,
+    space: Space,
+    step_size: ArrayLike,
+    balancing: str = "sqrt",
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled discrete Langevin Monte Carlo: a continuous-time chain of each site, for a time.
+
+    The time is `step_size`, in which all sites move independently by the changes that a gradient
+    predicts.
+    """
+    return repel(plain.dlmc, logdensity_fn, space, step_size, balancing, **options)

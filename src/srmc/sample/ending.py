@@ -46,7 +46,11 @@ class Ending(NamedTuple):
         """The first result that is as precise as was asked for, or the last one."""
         seen: list[Look] = []
         for kept, done in found:
-            result = self.at(kept, done)
+            told: list[str] = []
+            end = functools.partial(self.at, kept, done)
+            then = "the result has what the chains kept, and nothing else"
+            whole = attempt("the end of the run", end, None, then, told)
+            result = self._bare(kept, done, told) if whole is None else whole
             if aim is None or result.interrupted:
                 break
             look = attempt(
@@ -67,6 +71,12 @@ class Ending(NamedTuple):
             if seen and not result.interrupted:
                 result.about["warnings"] += missed(seen[-1], aim)
         return result
+
+    def _bare(self, kept: Kept, done: int, told: list[str]) -> Result:
+        """What was kept of a run whose end failed."""
+        self.stop.at_once = False
+        about = {"settings": {"model": self.problem.name}, "num_draws": done, "warnings": told}
+        return Result(kept, about, interrupted=self.stop.signal is not None)
 
     def at(self, kept: Kept, done: int) -> Result:
         """The result of what was kept so far."""
@@ -111,8 +121,9 @@ def _about(
 ) -> dict[str, Any]:
     loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
     measured = tuner.describe(tuned.loop) if loops else {}
-    if "step_size" in tuned.parameters:
-        measured["step_size"] = jnp.asarray(tuned.parameters["step_size"])
+    for name in ("step_size", "path_length"):
+        if name in tuned.parameters:
+            measured[name] = jnp.asarray(tuned.parameters[name])
     return {
         "settings": {"model": problem.name} | plan.settings(),
         "measured": {k: float(x) for k, x in measured.items()},

@@ -1,4 +1,4 @@
-"""The front door: model -> tune -> run -> result."""
+"""`srmc.sample`: from a model to a result."""
 
 import dataclasses
 import difflib
@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -87,9 +88,10 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
-        algorithm, or a function in its form (see `srmc.sample.tune.OwnKernel`), whose step size and
-        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
+        space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
+        "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
+        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up;
+        `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -112,7 +114,7 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it where there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric
@@ -189,7 +191,8 @@ def sample(
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
     start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
-    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
+    is_first = jax.process_index() == 0
+    with progress_bar(progress and is_first) as show, stops() as stop, ExitStack() as held:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         problem = without_slashes(problem, first_of(positions))
@@ -200,6 +203,7 @@ def sample(
         if checkpoint is not None:
             record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
             store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
+            held.callback(store.close)
         tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         inner = problem if learned is None else in_coordinates(problem, learned, positions)
         step = tuned.parameters.get("step_size")
@@ -213,6 +217,8 @@ def sample(
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)
+    if store is not None and store.lost:  # which was warned of when it happened
+        result.about["warnings"].append(store.lost)
     return result
 
 

@@ -1,6 +1,7 @@
 """The settings of a call of `srmc.sample`, checked."""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +24,14 @@ from srmc.sample.describe import describe
 from srmc.sample.stored import IN_MEMORY
 from srmc.sample.tune import rule
 from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
-from srmc.sample.tune.discrete import BUILDERS, Discrete
+from srmc.sample.tune.discrete import BUILDERS, WITH_STEP_SIZE, Discrete
 from srmc.sample.tune.own import OwnKernel
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
+MOST_WARMUP = 10**7  # steps, whose schedule is a list
+MOST_DEPTH = 20  # of a tree of NUTS
+ROW = 4  # bytes of a number that is kept, at least
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
@@ -126,6 +130,20 @@ class Plan:
             return None
         return "the loop that repels its draws is tuned for num_samples"
 
+    def check_room(self, dim: int, on_disk: bool) -> None:
+        """Raise if what is kept of draws with `dim` coordinates cannot fit into memory."""
+        draws = self.num_draws if self.keep.keep == "draws" and not on_disk else 1
+        size = ROW * dim * draws * self.num_chains
+        memory = memory_size()
+        if size > memory:
+            shorter = "num_samples" if draws > 1 else "num_chains"
+            raise ValueError(
+                f"{shorter}={getattr(self, shorter)} is too large: {draws:,} draws of "
+                f"{self.num_chains:,} chains with {dim:,} coordinates take {size / 1e9:,.0f} GB, "
+                f"and this machine has {memory / 1e9:,.0f} GB; use fewer, thin, "
+                'keep="moments", or a checkpoint, which holds draws on disk'
+            )
+
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""
         if self.space is None:
@@ -179,6 +197,11 @@ class Plan:
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
         check_options(given or {}, SITE_OPTIONS)
+        if "alpha" in (given or {}) and not self.is_replaced and self.space is None:
+            raise ValueError(
+                f"alpha in repellence must be given as sample(alpha={given['alpha']!r}), unless "
+                "repellence has a surrogate and so replaces all that is tuned"
+            )
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
         if self.keep.base and self.is_replaced and (given or {}).get("frame") != "moving":
@@ -188,10 +211,11 @@ class Plan:
 
     def _check_numbers(self) -> None:
         check_alpha(self.alpha)
-        check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP)
+        check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP, at_most=MOST_WARMUP)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
         check_seed("seed", self.seed)
+        self.check_room(1, on_disk=False)
         if self.keep.thin > self.num_samples:
             raise ValueError(
                 f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
@@ -200,9 +224,10 @@ class Plan:
     def _check_steps(self) -> None:
         if self.step_size is not None:
             check_number("step_size", self.step_size, above=0.0)
-            if self.space is not None and self.kernel != "dlp":
+            if self.space is not None and self.kernel not in WITH_STEP_SIZE:
+                names = " and ".join(map(repr, WITH_STEP_SIZE))
                 raise ValueError(
-                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                    f"step_size is for kernel {names} on {self.space}, got {self.kernel!r}"
                 )
         if self.num_integration_steps is not None:
             check_count("num_integration_steps", self.num_integration_steps)
@@ -231,7 +256,8 @@ class Plan:
                     "target_acceptance sets the step size; give it or step_size, and not both"
                 )
         if self.max_tree_depth is not None:
-            check_count("max_tree_depth", self.max_tree_depth)
+            why = f", where a step takes 2**{MOST_DEPTH} gradients"
+            check_count("max_tree_depth", self.max_tree_depth, at_most=MOST_DEPTH, why=why)
             if self.kernel != "nuts":
                 raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
         check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
@@ -249,6 +275,14 @@ class Plan:
                 f"metric={self.metric!r} is for kernel {', '.join(map(repr, WITH_METRIC))}, got "
                 f"{self.kernel!r}"
             )
+
+
+def memory_size() -> float:
+    """The bytes of this machine's memory; infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
 
 
 def _make_plain(plan: Any) -> None:

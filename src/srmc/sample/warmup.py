@@ -11,6 +11,7 @@ from srmc.coordinates.learned import arrays_of, from_arrays
 from srmc.models.problem import Problem
 from srmc.sample import learning, windows
 from srmc.sample.checkpoint import Checkpoint
+from srmc.sample.commits import written
 from srmc.sample.plan import Plan
 from srmc.sample.processes import of_all, together
 from srmc.sample.settle import settle
@@ -56,7 +57,7 @@ def warm_up(
         }
         if store is not None:
             outcome = found
-            together(lambda: store.save_warmup(outcome))
+            written(store, lambda: store.save_warmup(outcome))
     coordinates = None
     like_now = positions
     if found.get("coordinates"):

@@ -113,7 +113,7 @@ def test_a_process_that_fails_or_takes_too_long_leaves_a_row(monkeypatch):
     Popen = subprocess.Popen
     monkeypatch.setattr(run.subprocess, "Popen", run_child)
     monkeypatch.setattr(calls, "usable", lambda name: ["srmc", "NumPyro"])
-    (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.5))
+    (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.025))
     assert row["first_call"] == {"srmc": "stopped after 0.5 s", "NumPyro": "stopped after 0.5 s"}
     assert [told["text"] for told in row["told"]] == ["OSError: no", "OSError: no"]
     assert "| baseball | – | – | – |" in gallery_page([row])

@@ -16,7 +16,7 @@ from srmc_studies.paper import EXPERIMENTS, Estimate, Row, _page, _report
 from srmc_studies.paper._ledger import NOT_IN_THE_PAPER, Outcome, verdict
 from srmc_studies.paper._problems import Errors
 from srmc_studies.paper.rho import PAIRS as RHO_PAIRS
-from srmc_studies.paper.rho import _row as rho_row
+from srmc_studies.paper.rho import horizon_row as rho_row
 
 app = command()
 
