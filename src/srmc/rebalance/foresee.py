@@ -87,5 +87,5 @@ def regression(at: Coordinates, z: Rows, s: Rows) -> Regression | None:
         np.sum((s[fold == k] - Regression(at, z[fold != k], s[fold != k])(z[fold == k])) ** 2)
         for k in range(FOLDS)
     ]
-    missed = float(sum(errors) / np.sum(s**2))
+    missed = float(sum(errors) / np.sum(s**2)) if np.any(s) else 1.0
     return Regression(at, z, s, missed) if missed < 1 - GOOD else None

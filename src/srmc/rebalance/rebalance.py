@@ -135,7 +135,8 @@ def rebalance(
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density, cost), pooled, form, show=show)
-    for text in complaints(parts):
+    few = [f"the draws stay as they were: {p.report.reason}" for p in parts if x.shape[1] < FEWEST]
+    for text in few[:1] or complaints(parts):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
