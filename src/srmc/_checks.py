@@ -73,6 +73,25 @@ def check_seed(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be < 2**32, got {value!r}")
 
 
+def as_seed(name: str, value: Any) -> int:
+    """A whole number below 2**64, from one or from a key of JAX, typed or raw."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ():
+        value = jax.random.key_data(value)
+        dtype, shape = value.dtype, value.shape
+        if shape != (2,):
+            raise ValueError(
+                f"{name} must be a number or a key of two words, got one of {shape[0]}"
+            )
+    if dtype == np.uint32 and shape == (2,):
+        high, low = (int(word) for word in np.asarray(value))
+        return high << 32 | low
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
+        value = value.item()
+    check_count(name, value, at_least=0, at_most=2**64 - 1)
+    return int(value)
+
+
 def check_key(name: str, value: Any) -> None:
     """Raise unless the value is one key of JAX, typed or raw."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
