@@ -6,6 +6,7 @@ from srmc import kernels, metrics, models, targets, theory
 from srmc._programs import enable_cache
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    block_gibbs,
     dlmc,
     dlp,
     flip_mh,
@@ -52,6 +53,7 @@ __all__ = [
     "Result",
     "RunWarning",
     "ais",
+    "block_gibbs",
     "capped",
     "dlmc",
     "dlp",
