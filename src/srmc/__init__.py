@@ -7,6 +7,7 @@ from srmc._programs import enable_cache
 from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    block_gibbs,
     dlmc,
     dlp,
     flip_mh,
@@ -54,6 +55,7 @@ __all__ = [
     "Result",
     "RunWarning",
     "ais",
+    "block_gibbs",
     "capped",
     "dlmc",
     "dlp",

@@ -124,7 +124,7 @@ def rebalance(
         raise ValueError("score_fn, scores or logdensity_fn must be given, got None of the three")
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
-    few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < FEWEST]
+    few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
     for text in few[:1] or complaints(parts):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
