@@ -99,7 +99,7 @@ def rebalance(
 
     Returns
     -------
-    The moved draws, in the form and precision of `draws`. They stay as they were, with a warning,
+    The moved draws, in the form and precision of `draws`. They are unchanged, with a warning,
     where the features cannot have mean 0 under the target that the scores are of.
     """
     keep_programs()
@@ -253,11 +253,11 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
         return found
     stay = [n for n, one in enumerate(reports) if not one.moved]
     if stay:
-        found.append(f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}")
+        found.append(f"the draws{of(stay)} are unchanged: {reports[stay[0]].reason}")
     stayed = sum(r.stayed for r in reports if r.moved)
     if stayed > 0.01 * num_draws:
         found.append(
-            f"{stayed} of {num_draws} draws stayed as they were, since their moves left the target "
+            f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
     return found

@@ -154,8 +154,8 @@ def gallery_page(rows: list[Row]) -> str:
         "warning that it found no BLAS is left out.",
         table(told_lines(rows)),
         "## Seconds of the first call",
-        "Seconds of the processor, and in brackets on the wall, which are more where other programs "
-        "share the cores. Each call is the first of a new process without compiled programs; "
+        "Seconds of the processor, and in brackets on the wall, which are more where other "
+        "programs share the cores. Each call is the first of a new process without compiled programs; "
         "imports are not included. NumPyro runs its chains vectorised, and PyMC's models through "
         "`pm.sample`.",
         table(second_lines(rows)),
