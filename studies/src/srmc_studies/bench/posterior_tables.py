@@ -267,7 +267,9 @@ def _cost_lines(rows: list[Row]) -> list[list[str]]:
     lines = [head]
     for row in rows:
         again = row["rebalance"]
-        forms = ", ".join(f"{form}: {n}" for form, n in again["forms"].items())
+        forms = ", ".join(
+            f"{form}: {n}" for form, n in again.get("ways", again.get("forms")).items()
+        )
         errors = [
             (side, row["errors"][side]["mean"]["average"]) for side in ("plain", "rebalanced")
         ]

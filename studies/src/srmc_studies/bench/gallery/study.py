@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 import srmc
+from srmc_studies.bench.equal_cost import way_of
 from srmc_studies.bench.gallery import calls
 from srmc_studies.bench.gallery.calls import Size
 from srmc_studies.bench.gallery.compare import Known, known, ratios, worse, z_scores
@@ -58,14 +59,14 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
     """The row of a model; long runs and traces to improve are in `folder`."""
     entry, began, compiled = MODELS[name], time.process_time(), 0.0
     told: Told = []
-    plain, rebalanced, forms = [], [], []
+    plain, rebalanced, ways = [], [], []
     for seed in range(limits.runs):
         with listening(told, "sample"):
             result = calls.srmc_sample(name, size, seed)
             pair = result.summary(base=True), result.summary()
             plain.append(pair[0])
             rebalanced.append(pair[1])
-            forms += [report["form"] for report in result.about.get("rebalancing", [])]
+            ways += [way_of(report) for report in result.about.get("rebalancing", [])]
         compiled = time.process_time() if seed == 0 else compiled
         if time.process_time() - compiled > limits.seconds / 3:
             break
@@ -74,7 +75,7 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
         "runs": seed + 1,
         "traces": len(improved),
         "told": told,
-        "forms": {form: forms.count(form) for form in sorted(set(forms))},
+        "ways": {way: ways.count(way) for way in sorted(set(ways))},
         "seconds": time.process_time() - began,
     }
     long = [pd.read_pickle(file) for file in sorted(folder.glob("*.long"))]

@@ -105,7 +105,9 @@ def gallery_table(rows: list[Row]) -> Table:
 def _about_lines(rows: list[Row]) -> Lines:
     lines = [["model", "", "library", "coordinates", "compared", "runs", "long runs", "map"]]
     for row in rows:
-        forms = "; ".join(f"{form} ({n})" for form, n in row.get("forms", {}).items())
+        forms = "; ".join(
+            f"{form} ({n})" for form, n in row.get("ways", row.get("forms", {})).items()
+        )
         longer = f"{row['longer']}×" if "longer" in row else NOTHING
         counts = [str(row.get(key, NOTHING)) for key in ("coordinates", "compared", "runs")]
         lines.append([row["model"], row["about"], row["library"], *counts, longer, forms])
@@ -155,8 +157,8 @@ def gallery_page(rows: list[Row]) -> str:
         table(told_lines(rows)),
         "## Seconds of the first call",
         "Seconds of the processor, and in brackets on the wall, which are more where other "
-        "programs share the cores. Each call is the first of a new process without compiled programs; "
-        "imports are not included. NumPyro runs its chains vectorised, and PyMC's models through "
+        "programs share the cores. Each call is the first of a new process without compiled "
+        "programs; imports are not included. NumPyro runs its chains vectorised, and PyMC's models through "
         "`pm.sample`.",
         table(second_lines(rows)),
     ]
