@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from srmc_studies.bench.calibration import BINS
-from srmc_studies.bench.cells import markdown, terminal
+from srmc_studies.bench.cells import markdown, terminal, ways
 
 Row = dict[str, Any]
 PICTURE = "calibration.png"
@@ -82,9 +82,8 @@ def _rank_lines(rows: list[Row]) -> list[list[str]]:
         if "sides" not in row:
             continue
         least = [min(1.0, min(row["sides"][side]["p"]) * row["dim"]) for side in SIDES]
-        forms = ", ".join(f"{form}: {n}" for form, n in row.get("ways", row.get("forms")).items())
         name = f"{row['model']}, d = {row['dim']}"
-        lines.append([name, str(row["data_sets"]), *(f"{p:.2g}" for p in least), forms])
+        lines.append([name, str(row["data_sets"]), *(f"{p:.2g}" for p in least), ways(row)])
     return lines
 
 
@@ -103,7 +102,9 @@ def _z_lines(rows: list[Row]) -> list[list[str]]:
         z = np.array(row["z"])
         square, most = np.sqrt(np.mean(z**2)), np.max(np.abs(z))
         cells = [f"{square:.2f}", f"{most:.2f}", f"{row['error_over_sd']:.2g}"]
-        lines.append([row["posterior"], str(row["dim"]), row.get("way", row.get("form")), *cells])
+        lines.append(
+            [row["posterior"], str(row["dim"]), str(row.get("way", row.get("form"))), *cells]
+        )
     return lines
 
 
