@@ -77,7 +77,7 @@ def draw_picture(rows: list[Row], folder: Path) -> None:
 
 
 def _rank_lines(rows: list[Row]) -> list[list[str]]:
-    lines = [["model", "data sets", "plain", "rebalanced", "most means by"]]
+    lines = [["model", "data sets", "plain", "rebalanced", "draws"]]
     for row in rows:
         if "sides" not in row:
             continue
@@ -92,7 +92,7 @@ def _z_lines(rows: list[Row]) -> list[list[str]]:
         [
             "posterior",
             "d",
-            "most means by",
+            "draws",
             "root mean square z",
             "largest absolute z",
             "error over sd",
