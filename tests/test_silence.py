@@ -107,7 +107,7 @@ def test_what_numpyro_refuses_is_said_of_the_model():
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(a, scale), obs=y)
 
-    with pytest.raises(ValueError, match="model must run .* unique names"):
+    with pytest.raises(ValueError, match=r"model must run .* unique names"):
         sample(twice, initial_position=None)
     bad = ({"y": "abc"}, {"y": np.zeros(3), "scale": -1.0})
     for data in bad:
@@ -118,7 +118,7 @@ def test_what_numpyro_refuses_is_said_of_the_model():
         numpyro.sample("a", dist.Normal(0.0, 1.0))
         raise ValueError("of my own")
 
-    with pytest.raises(ValueError, match="^of my own$"):
+    with pytest.raises(ValueError, match=r"^of my own$"):
         sample(own, data=(np.zeros(3),), initial_position=None)
 
 
