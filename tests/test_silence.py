@@ -38,7 +38,7 @@ def test_an_improper_density_is_called_that_and_nothing_else(density, said):
         result = sample(density)
     *about_moves, last = result.warnings
     assert re.match(said, last)
-    assert all(text.startswith("the draws stay as they were") for text in about_moves)
+    assert all(text.startswith("the draws are unchanged") for text in about_moves)
 
 
 def test_proper_densities_are_not_taken_for_improper(recwarn):
@@ -52,7 +52,7 @@ def test_proper_densities_are_not_taken_for_improper(recwarn):
 def test_few_draws_are_not_rebalanced_in_silence():
     for count in (1, 3):
         draws = np.random.default_rng(0).normal(size=(4, count, 2))
-        with pytest.warns(UserWarning, match="stay as they were: there are fewer than 4 draws"):
+        with pytest.warns(UserWarning, match="are unchanged: there are fewer than 4 draws"):
             same = srmc.rebalance(draws, lambda x: -x)
         np.testing.assert_array_equal(same, draws)
 

@@ -35,6 +35,8 @@ KernelName = Literal[
     "nuts",
     "gwg",
     "dlp",
+    "dlmc",
+    "path_auxiliary",
     "gibbs",
     "flip_mh",
     "locally_balanced",

@@ -1,4 +1,4 @@
-"""The glue: history, strength and surrogate around any base kernel (alg:srmc)."""
+"""History, strength and surrogate around any base kernel (alg:srmc)."""
 
 import functools
 import inspect
@@ -124,8 +124,8 @@ def repel(
             logdensity_fn, *args, history=history, **given, **kwargs
         )
         return repelled
-    chosen = _as_surrogate(surrogate)
-    frame = _choose_frame(frame, chosen)
+    chosen = as_surrogate(surrogate)
+    frame = choose_frame(frame, chosen)
     memory = make_memory(chosen.precondition, **history)
     check_count("feedback_every", feedback_every)
     if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
@@ -234,7 +234,8 @@ def _as_density(
     return from_score(score_fn)
 
 
-def _as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
+def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
+    """The surrogate that the keyword asks for: a shift by default, or a move along a field."""
     if surrogate is None:
         return shift()
     if isinstance(surrogate, Field):
@@ -246,7 +247,8 @@ def _as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
     return surrogate
 
 
-def _choose_frame(frame: str | None, surrogate: Surrogate) -> str:
+def choose_frame(frame: str | None, surrogate: Surrogate) -> str:
+    """The frame that the keyword asks for, which the surrogate must have."""
     if frame is None:
         return "moving" if surrogate.carries else "fixed"
     check_option("frame", frame, ("fixed", "moving"))

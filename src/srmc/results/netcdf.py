@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from srmc._extras import extra
 from srmc._files import as_path, check_seal, seal, write_whole
 from srmc.models.labels import Labels
 from srmc.results.datasets import NAME, PLAIN, UNCONSTRAINED, groups_of, nested
@@ -36,6 +37,8 @@ def save(result: Result, path: Path) -> None:
     attrs = {"about": json.dumps(result.about), "run": json.dumps(run)}
 
     def write(aside: Path) -> None:
+        with extra("result.save"):
+            import h5netcdf  # noqa: F401
         import xarray
 
         groups = groups_of(result)
@@ -109,6 +112,8 @@ def _loaded(path: Path) -> Result:
 
 
 def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, dict[str, Any]]:
+    with extra("srmc.load"):
+        import h5netcdf  # noqa: F401
     import xarray
 
     try:

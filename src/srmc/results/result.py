@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
+from srmc._extras import extra
 from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
-from srmc.rebalance.report import Report, as_record
+from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
 
@@ -77,12 +78,11 @@ class Result:
                 "draws, base and scores must have one shape, (chain, draw, d), got "
                 f"{after.shape}, {before.shape} and {s.shape}"
             )
-        every = report.every
         kept = Kept(
             stats={"alpha": np.zeros(after.shape[:2])},
             draws={"x": after},
             base={"x": before},
-            scored={"position": before[:, ::every], "score": s[:, ::every]},
+            scored={"position": before, "score": s},
         )
         about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
         return Result(kept, about)
@@ -105,9 +105,9 @@ class Result:
 
         A rebalanced run has them, if its kernel computes them.
         """
-        scored = self.kept.scored or {}
-        every = [report["every"] for report in self.about.get("rebalancing", ())]
-        return scored.get("score") if every and every[0] == 1 else None
+        found = (self.kept.scored or {}).get("score")
+        whole = found is not None and found.shape[1] == self.about["num_draws"]
+        return found if whole else None  # of sticky chains, version 0.2 scored some draws
 
     @property
     def stats(self) -> dict[str, np.ndarray]:
@@ -134,7 +134,12 @@ class Result:
     @property
     def is_rebalanced(self) -> bool:
         """Whether the draws are those of the plain kernel, moved."""
-        return any(report["form"] != "none" for report in self.about.get("rebalancing", ()))
+        return any(report.moved for report in self.rebalancing)
+
+    @property
+    def rebalancing(self) -> list[Report]:
+        """What rebalancing did: one report, or one for each chain; empty without rebalancing."""
+        return [from_record(record) for record in self.about.get("rebalancing") or ()]
 
     @property
     def warnings(self) -> list[str]:
@@ -281,7 +286,8 @@ class Result:
         beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
         and the history fared. A notebook shows the figure as an image.
         """
-        from srmc.results.plots import plot
+        with extra("result.plot"):
+            from srmc.results.plots import plot
 
         if path is not None:
             path = as_file("path", path)
@@ -299,7 +305,8 @@ class Result:
         It has the warnings, estimates with their errors beside those of the plain chain, traces,
         densities, what rebalancing did, the cost, and how to repeat the run.
         """
-        from srmc.results.page import page
+        with extra("result.report"):
+            from srmc.results.page import page
 
         path = as_file("path", path)
         write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))

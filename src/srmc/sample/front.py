@@ -1,4 +1,4 @@
-"""The front door: model -> tune -> run -> result."""
+"""`srmc.sample`: from a model to a result."""
 
 import dataclasses
 import difflib
@@ -29,6 +29,7 @@ from srmc.results.trouble import RunWarning
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.ending import Ending
 from srmc.sample.keep import Recording, keep_draws, keep_moments
+from srmc.sample.learning import in_coordinates
 from srmc.sample.looks import Aim, longest, looks
 from srmc.sample.loop import Carry, start
 from srmc.sample.plan import Keep, Plan
@@ -70,6 +71,7 @@ def sample(
     target_acceptance: float | None = None,
     max_tree_depth: int | None = None,
     metric: str = "diag",
+    coordinates: str = "auto",
     shared_history: bool = True,
     repellence: dict[str, Any] | None = None,
     thin: int = 1,
@@ -89,9 +91,10 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
-        algorithm, or a function in its form (see `srmc.sample.tune.OwnKernel`), whose step size and
-        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
+        space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
+        "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
+        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up;
+        `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -114,12 +117,18 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it where there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric
         The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
         that are not many; or "low_rank", for correlations along a few directions of many.
+    coordinates
+        "auto" learns coordinates in warm-up, in which scales and locations that follow other
+        parameters no longer do (see `srmc.learn_coordinates`), where that brings the posterior
+        clearly closer to a Gaussian; for NUTS and HMC whose draws are rebalanced. "learned" does so
+        for every kernel and however little it brings; "plain" never does. The target is the same,
+        and so are the names of its draws.
     shared_history
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
@@ -172,6 +181,7 @@ def sample(
         keep=kept_parts,
         space=space,
         feature=whole.feature,
+        coordinates=coordinates,
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
@@ -195,15 +205,16 @@ def sample(
         store = _opened(folder, problem, plan, positions, resume)
         if store is not None:
             held.callback(store.close)
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        inner = problem if learned is None else in_coordinates(problem, learned, positions)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)
         make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
-        task = make(problem, plan, tuner, tuned, run_key)
+        task = make(inner, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
         recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
-        ending = Ending(problem, plan, tuner, tuned, lengths, show, stop, began)
+        ending = Ending(problem, inner, learned, plan, tuner, tuned, lengths, show, stop, began)
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)

@@ -23,7 +23,7 @@ from srmc.sample.describe import describe
 from srmc.sample.stored import IN_MEMORY
 from srmc.sample.tune import rule
 from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
-from srmc.sample.tune.discrete import BUILDERS, Discrete
+from srmc.sample.tune.discrete import BUILDERS, WITH_STEP_SIZE, Discrete
 from srmc.sample.tune.own import OwnKernel
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
@@ -33,6 +33,7 @@ MOST_DEPTH = 20  # of a tree of NUTS
 ROW = 4  # bytes of a number that is kept, at least
 STATISTICS = 13  # numbers beside the coordinates of a draw
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
+LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
@@ -88,6 +89,7 @@ class Plan:
     max_tree_depth: int | None = None
     metric: str = "diag"
     feature: str | None = None
+    coordinates: str = "auto"
 
     @property
     def num_draws(self) -> int:
@@ -209,7 +211,7 @@ class Plan:
 
     def _check_numbers(self) -> None:
         check_alpha(self.alpha)
-        check_count("num_warmup", self.num_warmup, at_least=100, at_most=MOST_WARMUP)
+        check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP, at_most=MOST_WARMUP)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
         check_count("seed", self.seed, at_least=0, at_most=2**64 - 1)
@@ -222,9 +224,10 @@ class Plan:
     def _check_steps(self) -> None:
         if self.step_size is not None:
             check_number("step_size", self.step_size, above=0.0)
-            if self.space is not None and self.kernel != "dlp":
+            if self.space is not None and self.kernel not in WITH_STEP_SIZE:
+                names = " and ".join(map(repr, WITH_STEP_SIZE))
                 raise ValueError(
-                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                    f"step_size is for kernel {names} on {self.space}, got {self.kernel!r}"
                 )
         if self.num_integration_steps is not None:
             check_count("num_integration_steps", self.num_integration_steps)
@@ -257,6 +260,15 @@ class Plan:
             check_count("max_tree_depth", self.max_tree_depth, at_most=MOST_DEPTH, why=why)
             if self.kernel != "nuts":
                 raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
+        check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
+        if self.coordinates == "learned":
+            if self.space is not None:
+                raise ValueError(f"coordinates='learned' is not for {self.space}")
+            if self.num_warmup < 2 * LEAST_WARMUP:
+                raise ValueError(
+                    "coordinates='learned' needs num_warmup of at least "
+                    f"{2 * LEAST_WARMUP}, got {self.num_warmup}"
+                )
         check_option("metric", self.metric, METRICS)
         if self.metric != "diag" and self.kernel not in WITH_METRIC:
             raise ValueError(

@@ -21,7 +21,7 @@ def test_the_quick_calibration_is_uniform_and_makes_a_page(tmp_path):
     out = CliRunner().invoke(app, args)
     assert out.exit_code == 0, out.output
     (found,) = json.loads(rows.read_text())
-    assert found["forms"].get("none", 0) < 10
+    assert found["ways"].get("none", 0) < 10
     for side in ("plain", "rebalanced"):
         fifths = np.reshape(found["sides"][side]["counts"], (2, 5, 4)).sum(axis=2)  # 12 in each
         assert np.min(stats.chisquare(fifths, axis=1).pvalue) > 1e-4
@@ -57,7 +57,7 @@ def test_densities_are_those_that_made_the_data(name):
 
 
 def test_z_scores_have_a_line_for_each_posterior():
-    row = {"posterior": "p", "dim": 2, "form": "full-5", "z": [1.0, -1.0], "error_over_sd": 0.01}
+    row = {"posterior": "p", "dim": 2, "way": "products", "z": [1.0, -1.0], "error_over_sd": 0.01}
     assert "| p | 2 | full-5 | 1.00 | 1.00 | 0.01 |" in calibration_page([row])
 
 

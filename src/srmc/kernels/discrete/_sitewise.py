@@ -64,9 +64,13 @@ def decide(
     log_proposal: Scalar,
     evaluations: int,
 ) -> tuple[SiteState, SiteInfo]:
-    """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio))."""
+    """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio)).
+
+    A proposal of probability 0, for want of others, is refused.
+    """
     is_finite = jnp.isfinite(proposed.local.logdensity)
-    log_ratio = jnp.where(is_finite & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
+    is_possible = is_finite & (log_proposal > -jnp.inf) & ~jnp.isnan(log_ratio)
+    log_ratio = jnp.where(is_possible, log_ratio, -jnp.inf)
     acceptance = jnp.exp(jnp.minimum(log_ratio, 0))
     is_accepted = jax.random.uniform(rng_key, dtype=acceptance.dtype) < acceptance
     info = SiteInfo(

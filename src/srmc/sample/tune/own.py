@@ -20,7 +20,7 @@ from srmc.types import Array, ArrayLike, LogDensity
 FOUND = ("step_size", "inverse_mass_matrix")  # what warm-up finds
 NAMES = (
     *("nuts", "hmc", "mala", "ula", "uld", "mh"),
-    *("gwg", "dlp", "gibbs", "flip_mh", "locally_balanced"),
+    *("gwg", "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh", "locally_balanced"),
 )
 
 

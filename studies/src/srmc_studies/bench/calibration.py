@@ -14,6 +14,7 @@ from scipy import stats
 
 import srmc
 from srmc.types import Array, Float, Int, PRNGKey, PyTree, Scalar
+from srmc_studies.bench.equal_cost import way_of
 from srmc_studies.bench.posteriors import POSTERIORDB, Posterior, find
 
 RANKS = 100  # of the truth among 99 draws
@@ -121,7 +122,7 @@ def ranks(
     truth, data, draws, scores = _posteriors(model, data_sets, num_samples, jax.random.key(seed))
     found: dict[str, list[np.ndarray]] = {"plain": [], "rebalanced": []}
     score = jax.grad(model.logdensity, argnums=1)
-    forms = []
+    ways = []
     for n, (true, x, s) in enumerate(zip(truth, draws, scores, strict=True)):
         y = jax.tree.map(lambda leaf, n=n: jnp.asarray(leaf[n]), data)
         with warnings.catch_warnings():
@@ -135,14 +136,14 @@ def ranks(
                 progress=False,
             )
         assert not isinstance(report, list)
-        forms.append(report.form)
+        ways.append(way_of(report._asdict()))
         for side, points in (("plain", x), ("rebalanced", moved)):
             found[side].append(rank(true, points))
     return {
         "dim": model.dim,
         "data_sets": data_sets,
         "seed": seed,
-        "forms": {form: forms.count(form) for form in sorted(set(forms))},
+        "ways": {way: ways.count(way) for way in sorted(set(ways))},
         "sides": {side: uniformity(np.array(each)) for side, each in found.items()},
     }
 
@@ -217,7 +218,7 @@ def z_scores(posterior: Posterior, seed: int = 0) -> dict[str, Any]:
         "posterior": posterior.name,
         "dim": posterior.dim,
         "reference_draws": len(known),
-        "form": result.about["rebalancing"][0]["form"],
+        "way": way_of(result.about["rebalancing"][0]),
         "z": ((np.asarray(summary["mean"]) - mean) / error).tolist(),
         "error_over_sd": float(np.median(np.asarray(summary["error"]) / sd)),
     }

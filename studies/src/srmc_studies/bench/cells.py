@@ -38,3 +38,9 @@ def markdown(lines: list[list[str]]) -> str:
     """A table from its lines, of which the first is the heading."""
     rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in rows)
+
+
+def ways(row: dict[str, Any]) -> str:
+    """How most means of runs were estimated; rows of version 0.2 have the form of a map."""
+    counts: dict[str, int] = row.get("ways") or row.get("forms") or {}
+    return ", ".join(f"{way}: {n}" for way, n in sorted(counts.items()))

@@ -1,6 +1,7 @@
 """Runs of equal cost: so many draws that rebalancing them pays for those that are left out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -9,8 +10,14 @@ from srmc.rebalance import Report
 FEWEST = 20  # draws of a run that is shortened,
 TRIES = 8  # lengths that are tried
 
-# From a number of draws per chain, and the gradients that they took, to the rebalanced draws.
-Rebalance = Callable[[int, float], tuple[np.ndarray, Report]]
+# From a number of draws per chain to the rebalanced draws.
+Rebalance = Callable[[int], tuple[np.ndarray, Report]]
+
+
+def way_of(report: Mapping[str, Any]) -> str:
+    """How most means of a run were estimated, by its report; "none" if its draws are unchanged."""
+    counts: Mapping[str, int] = report["chosen"].get("means", {})
+    return max(counts, key=lambda name: counts[name]) if report["moved"] and counts else "none"
 
 
 def affordable(rebalance: Rebalance, total: int, cost: float) -> tuple[np.ndarray, Report]:
@@ -21,7 +28,7 @@ def affordable(rebalance: Rebalance, total: int, cost: float) -> tuple[np.ndarra
     """
     low, high, less, found = FEWEST, total, total, None
     for _ in range(TRIES):
-        tried = rebalance(less, cost * less / total)
+        tried = rebalance(less)
         spent = cost * less / total + tried[1].cost
         if spent > 1.01 * cost:
             high = less

@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from srmc.rebalance import Report
 from srmc.sample import in_order
 from srmc.targets import Target
 from srmc.types import Array, Float, PRNGKey
-from srmc_studies.bench.equal_cost import affordable
+from srmc_studies.bench.equal_cost import affordable, way_of
 from srmc_studies.bench.errors import QUANTILES, Truth, control_variate_errors, ratio_error
 from srmc_studies.bench.study import Case, Flat, Replicate, flatten
 from srmc_studies.bench.targets import TARGETS
@@ -108,8 +109,8 @@ def compare(
     errors, reports = dict[str, list[dict[str, float]]](), []
     costs = []
     for x, s, cost in runs():
-        moved, report = rebalanced(flat, case, x, s, num_chains * cost)
-        shortened = lambda n, cost, x=x, s=s: rebalanced(flat, case, x[:, :n], s[:, :n], cost)
+        moved, report = rebalanced(flat, case, x, s)
+        shortened = lambda n, x=x, s=s: rebalanced(flat, case, x[:, :n], s[:, :n])
         fewer, _ = affordable(shortened, case.num_samples, num_chains * cost)
         sides = {
             "plain": _errors(x, truth),
@@ -134,7 +135,7 @@ def compare(
         "dim": flat.mean.size,
         "gradients_per_draw": float(np.mean(costs)) / case.num_samples,
         "rebalancing_gradients_per_draw": float(gradients),
-        "forms": {f: sum(r.form == f for r in reports) for f in {r.form for r in reports}},
+        "ways": dict(Counter(way_of(report._asdict()) for report in reports)),
         "failed_checks": sum(any(f.failed for f in r.findings) for r in reports),
         "errors": {
             side: {k: _against(by_name["plain"][k], e) for k, e in found.items()}
@@ -153,18 +154,15 @@ def _against(plain: np.ndarray, e: np.ndarray) -> dict[str, float]:
     return {"ratio": float(e.mean() / plain.mean()), "error": ratio_error(plain, e)}
 
 
-def rebalanced(
-    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float
-) -> tuple[np.ndarray, Report]:
-    """The draws of a run of this cost, rebalanced as by `srmc.sample`; MH has no scores at hand."""
+def rebalanced(flat: Flat, case: Case, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Report]:
+    """The draws of a run, rebalanced as by `srmc.sample`; MH has no scores."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what stayed as it was is in the report
+        warnings.simplefilter("ignore")  # what is unchanged is in the report
         moved, report = srmc.rebalance(
             x,
             gradient(flat.logdensity_fn),
             scores=None if case.kernel == "mh" else s,
             logdensity_fn=flat.logdensity_fn,
-            cost=cost,
             report=True,
             progress=False,
         )

@@ -5,7 +5,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown
+from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown, ways
 
 
 def rule_table(rows: list[dict[str, Any]]) -> Table:
@@ -76,8 +76,8 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
         "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
         "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
         "cost, rebalanced runs are shorter by what rebalancing costs, in gradients and log "
-        "densities, two of which count as one gradient, as do two steps of MH. Runs that are not "
-        "worth what rebalancing would take stay as they were (form none). Control variates are of "
+        "densities, two of which count as one gradient, as do two steps of MH. Rebalancing takes "
+        "the scores that the kernel has, and log densities for its checks. Control variates are of "
         "second order, on all features at once; a dash means too few draws for them.\n"
     ]
     for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
@@ -99,12 +99,13 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
                 lines.append(["geometric mean", kernel, size, *means])
         parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
     head = ["target", "kernel", "chains x draws", "gradients per draw", "of rebalancing"]
-    cost = [[*head, "forms", "failed checks"]]
+    cost = [[*head, "most means by", "failed checks"]]
     for row in rows:
-        forms = ", ".join(f"{form}: {n}" for form, n in sorted(row["forms"].items()))
         size = f"{row['chains']} x {row['draws']}"
         spent = (f"{row[k]:.2f}" for k in ("gradients_per_draw", "rebalancing_gradients_per_draw"))
-        cost.append([row["target"], row["kernel"], size, *spent, forms, str(row["failed_checks"])])
+        cost.append(
+            [row["target"], row["kernel"], size, *spent, ways(row), str(row["failed_checks"])]
+        )
     parts.append("## What it took\n\n" + markdown(cost) + "\n")
     return "\n".join(parts)
 

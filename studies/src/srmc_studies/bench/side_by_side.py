@@ -12,7 +12,7 @@ import numpy as np
 import srmc
 from srmc.rebalance import Report
 from srmc_studies.bench import rivals
-from srmc_studies.bench.equal_cost import affordable
+from srmc_studies.bench.equal_cost import affordable, way_of
 from srmc_studies.bench.measures import Errors, Truth, controlled, estimates, find_truth, starts
 from srmc_studies.bench.posteriors import BUILT_IN, POSTERIORDB, Posterior, find
 from srmc_studies.bench.rebalance import gradient
@@ -94,7 +94,7 @@ def compare(
     )
     length, cost = runs.draws.shape[1], float(np.mean(runs.gradients))
     sides = {side: Errors(truth) for side in ("plain", "control variates", "rebalanced")}
-    seconds, lengths, spent, forms, orders = [], [], [], [], []
+    seconds, lengths, spent, ways, orders = [], [], [], [], []
     for x, s in zip(runs.draws, runs.scores, strict=True):
         plain = estimates(x, truth.centre, truth.scale)
         sides["plain"].add(plain)
@@ -103,14 +103,14 @@ def compare(
         middle = time.perf_counter()
         orders.append(order)
         sides["control variates"].add(with_control)
-        _rebalanced(posterior, x, s, cost)
+        _rebalanced(posterior, x, s)
         seconds.append((middle - began, time.perf_counter() - middle))
-        shortened = lambda n, cost, x=x, s=s: _rebalanced(posterior, x[:n], s[:n], cost)
+        shortened = lambda n, x=x, s=s: _rebalanced(posterior, x[:n], s[:n])
         moved, report = affordable(shortened, length, cost)
         lengths.append(len(moved))
         sides["rebalanced"].add(estimates(moved, truth.centre, truth.scale))
         spent.append(report.cost)
-        forms.append(report.form)
+        ways.append(way_of(report._asdict()))
     control_seconds, rebalance_seconds = np.median(seconds, axis=0)
     return {
         "posterior": posterior.name,
@@ -134,16 +134,14 @@ def compare(
             "draws": float(np.mean(lengths)),
             "gradients": float(np.mean(spent)),
             "seconds": rebalance_seconds,
-            "forms": {form: forms.count(form) for form in sorted(set(forms))},
+            "ways": {way: ways.count(way) for way in sorted(set(ways))},
         },
         "truth": {"source": truth.source, "errors": truth.errors},
         "errors": {side: errors.row(sides["plain"]) for side, errors in sides.items()},
     }
 
 
-def _rebalanced(
-    posterior: Posterior, x: np.ndarray, s: np.ndarray, cost: float
-) -> tuple[np.ndarray, Report]:
+def _rebalanced(posterior: Posterior, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Report]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # draws that stay as they are; the row says so
         moved, report = srmc.rebalance(
@@ -151,7 +149,6 @@ def _rebalanced(
             gradient(posterior.logdensity_fn),
             scores=s,
             logdensity_fn=posterior.logdensity_fn,
-            cost=cost,
             report=True,
             progress=False,
         )

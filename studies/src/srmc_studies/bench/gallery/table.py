@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from srmc_studies.bench.cells import cell, markdown, terminal
+from srmc_studies.bench.cells import cell, markdown, terminal, ways
 from srmc_studies.bench.gallery.compare import FUNCTIONALS, GROUPS
 
 Row = dict[str, Any]
@@ -77,11 +77,13 @@ def worse_lines(rows: list[Row]) -> Lines:
 
 
 def second_lines(rows: list[Row]) -> Lines:
-    """A heading, and a line per model, with the seconds of first calls."""
+    """A heading, and a line per model, with the processor's seconds of first calls, and all."""
     lines = [["model", *CALLS.values()]]
     for row in rows:
-        seconds = [row["first_call"].get(library, NOTHING) for library in CALLS]
-        cells = [s if isinstance(s, str) else f"{s:.1f}" for s in seconds]
+        found = [row["first_call"].get(library, NOTHING) for library in CALLS]
+        cells = [
+            s if isinstance(s, str) else f"{s['processor']:.0f} ({s['seconds']:.0f})" for s in found
+        ]
         lines.append([row["model"], *cells])
     return lines
 
@@ -103,10 +105,9 @@ def gallery_table(rows: list[Row]) -> Table:
 def _about_lines(rows: list[Row]) -> Lines:
     lines = [["model", "", "library", "coordinates", "compared", "runs", "long runs", "map"]]
     for row in rows:
-        forms = "; ".join(f"{form} ({n})" for form, n in row.get("forms", {}).items())
         longer = f"{row['longer']}×" if "longer" in row else NOTHING
         counts = [str(row.get(key, NOTHING)) for key in ("coordinates", "compared", "runs")]
-        lines.append([row["model"], row["about"], row["library"], *counts, longer, forms])
+        lines.append([row["model"], row["about"], row["library"], *counts, longer, ways(row)])
     return lines
 
 
@@ -152,8 +153,10 @@ def gallery_page(rows: list[Row]) -> str:
         "warning that it found no BLAS is left out.",
         table(told_lines(rows)),
         "## Seconds of the first call",
-        "In a new process without compiled programs; imports are not included. NumPyro runs its "
-        "chains vectorised, and PyMC's models through `pm.sample`.",
+        "Seconds of the processor, and in brackets on the wall, which are more where other "
+        "programs share the cores. Each call is the first of a new process without compiled "
+        "programs; imports are not included. NumPyro runs its chains vectorised, and PyMC's models "
+        "through `pm.sample`.",
         table(second_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"
