@@ -43,6 +43,8 @@ def check_number(
         if given
     ]
     inside = (numbers > above) & (numbers >= at_least) & (numbers <= at_most)
+    if not numbers.size:
+        raise ValueError(f"{name} must hold one number at least, got {value!r}")
     if not np.all(np.isfinite(numbers) & inside):
         raise ValueError(f"{name} must be {' and '.join(allowed)}, got {value!r}")
 
@@ -53,7 +55,8 @@ def as_numbers(name: str, value: Any, what: str = "an array of numbers") -> np.n
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
-    if not jnp.issubdtype(array.dtype, np.number) and array.dtype != bool:
+    is_number = jnp.issubdtype(array.dtype, np.number) and array.dtype.kind != "m"
+    if not is_number and array.dtype != bool:
         raise TypeError(f"{name} must be {what}, got {short(value)}")
     if np.iscomplexobj(array):
         raise TypeError(f"{name} must be real, got {short(value)}")
@@ -104,7 +107,7 @@ def check_count(
     name: str, value: Any, *, at_least: int = 1, at_most: int = MOST, why: str = ""
 ) -> None:
     """Raise unless the value is a whole number of at least `at_least` and at most `at_most`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be >= {at_least}, got {value!r}")
@@ -202,7 +205,7 @@ def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> 
 def is_numeric(value: Any) -> bool:
     """Whether this is a number or an array of numbers."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "biufc" or jnp.issubdtype(value.dtype, np.number)
+        return value.dtype.kind in "biufcV" and value.dtype.names is None
     return isinstance(value, jax.Array | float | int | complex)
 
 

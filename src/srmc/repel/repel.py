@@ -205,7 +205,8 @@ def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:
-        raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+        found = ", ".join(map(str, unknown))
+        raise ValueError(f"repellence must be keywords of repel, got {found}")
     names = inspect.signature(make_memory).parameters
     history = {n: options.get(n, known[n].default) for n in names if n in known}
     make_memory(lambda theta: theta, **history)

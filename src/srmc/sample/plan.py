@@ -289,6 +289,7 @@ def _make_plain(plan: Any) -> None:
     """Turn NumPy and JAX scalars among the fields into Python's numbers, which files can hold."""
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
-        is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+        is_array = isinstance(value, np.number | np.bool | np.ndarray | jax.Array)
+        is_array = is_array and not np.issubdtype(value.dtype, np.timedelta64)
         if is_array and value.ndim == 0 and is_concrete(value):
             object.__setattr__(plan, field.name, value.item())
