@@ -112,6 +112,28 @@ def discrete(
 
 
 @bench.command()
+def discs(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    chains: Annotated[int, typer.Option(min=2)] = 32,
+    warmup: Annotated[int, typer.Option(min=100)] = 2000,
+    steps: Annotated[int, typer.Option(min=100)] = 4000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="A small target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file for the table.")] = None,
+) -> None:
+    """Discrete samplers as the DISCS benchmark measures them, plain and repelled."""
+    from srmc_studies.bench import discs as measurements
+
+    sizes = {"chains": chains, "warmup": warmup, "steps": steps}
+    run = functools.partial(measurements.discs, target, kernel, **sizes, seed=seed, quick=quick)
+    rows = measure(run, measurements.discs_table, out)
+    if page is not None:
+        page.write_text(measurements.discs_page(rows))
+
+
+@bench.command()
 def coverage(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
