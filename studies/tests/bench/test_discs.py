@@ -12,9 +12,9 @@ app = command()
 
 def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
     rows, page = tmp_path / "rows.json", tmp_path / "page.md"
-    out = CliRunner().invoke(
-        app, ["bench", "discs", "--quick", "--out", str(rows), "--page", str(page)]
-    )
+    out = CliRunner().invoke(app, ["bench", "discs", "--quick", "--out", str(rows)])
+    assert out.exit_code == 0, out.output
+    out = CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
     assert out.exit_code == 0, out.output
     for row in json.loads(rows.read_text()):
         assert row["evaluations"][0] == row["steps"]

@@ -222,11 +222,10 @@ def discs_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def discs_page(rows: list[dict[str, Any]]) -> str:
-    """The same as Markdown."""
+    """The same as Markdown, without a title."""
     first, hours = rows[0], sum(sum(row["seconds"]) for row in rows) / 3600
     return (
-        "# Discrete samplers as DISCS measures them\n\n"
-        "Made by `srmc bench discs`. All samplers are tuned by warm-up; "
+        "This page has the rows of `srmc bench discs`. All samplers are tuned by warm-up; "
         f"{first['chains']} chains of {first['steps']:,} steps after {first['warmup']:,} of "
         f"warm-up, from uniform states, took {hours:.2f} hours of processor time (sampling alone) "
         "on cores that were shared with other work: compare seconds within a row only.\n\n"

@@ -121,16 +121,13 @@ def discs(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option(help="A small target, short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
-    page: Annotated[Path | None, typer.Option(help="A Markdown file for the table.")] = None,
 ) -> None:
     """Discrete samplers as the DISCS benchmark measures them, plain and repelled."""
     from srmc_studies.bench import discs as measurements
 
     sizes = {"chains": chains, "warmup": warmup, "steps": steps}
     run = functools.partial(measurements.discs, target, kernel, **sizes, seed=seed, quick=quick)
-    rows = measure(run, measurements.discs_table, out)
-    if page is not None:
-        page.write_text(measurements.discs_page(rows))
+    measure(run, measurements.discs_table, out)
 
 
 @bench.command()
@@ -258,8 +255,8 @@ def page(
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
     joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `coverage`, `stopping` or `rule` as a
-    page.
+    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `discs`, `coverage`, `stopping` or
+    `rule` as a page.
 
     A row of a later file replaces an earlier row with the same target, kernel and settings.
     """
