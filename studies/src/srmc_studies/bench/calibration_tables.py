@@ -102,9 +102,7 @@ def _z_lines(rows: list[Row]) -> list[list[str]]:
         z = np.array(row["z"])
         square, most = np.sqrt(np.mean(z**2)), np.max(np.abs(z))
         cells = [f"{square:.2f}", f"{most:.2f}", f"{row['error_over_sd']:.2g}"]
-        lines.append(
-            [row["posterior"], str(row["dim"]), str(row.get("way", row.get("form"))), *cells]
-        )
+        lines.append([row["posterior"], str(row["dim"]), row["form"], *cells])
     return lines
 
 
