@@ -7,6 +7,7 @@ from srmc._programs import enable_cache
 from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    block_gibbs,
     dlmc,
     dlp,
     flip_mh,
@@ -38,6 +39,7 @@ from srmc.repel.surrogate import shift
 from srmc.repel.tilt import tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
 from srmc.sample.plan import Keep
@@ -54,6 +56,7 @@ __all__ = [
     "Result",
     "RunWarning",
     "ais",
+    "block_gibbs",
     "capped",
     "dlmc",
     "dlp",
@@ -87,6 +90,7 @@ __all__ = [
     "sghmc",
     "sgld",
     "shift",
+    "summary",
     "targets",
     "tempering",
     "theory",

@@ -136,14 +136,24 @@ def as_path(name: str, path: Any) -> Path:
     if not os.fspath(path):
         raise ValueError(f"{name} must be a path, got an empty one")
     try:
-        Path(path).exists()
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # which who uses it will see
     except (OSError, ValueError) as error:  # too long, or with a null character
         raise ValueError(f"{name} must be a path, got {short(path)}: {_reason(error)}") from None
     return Path(path)
 
 
+def as_file(name: str, path: Any) -> Path:
+    """The path of a file to be written, or an error that names it."""
+    file = as_path(name, path)
+    if not file.parent.is_dir() or file.is_dir():
+        raise ValueError(f"{name} must be a file in an existing folder, got {file}")
+    return file
+
+
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+    return str(getattr(error, "strerror", None) or error)
 
 
 def check_writable(name: str, folder: Path) -> None:

@@ -283,3 +283,15 @@ def dlmc(
     predicts.
     """
     return repel(plain.dlmc, logdensity_fn, space, step_size, balancing, **options)
+
+
+def block_gibbs(
+    logdensity_fn: LogDensity, space: Space, graph: ArrayLike, **options: Any
+) -> SamplingAlgorithm:
+    """Repelled Gibbs sampler of blocks: all sites of one colour of a graph per step, in turn.
+
+    `graph` has the pairs of sites that the log density couples, (edge, 2), as in
+    `srmc.targets.lattice`. Where the log density is linear in each site and couples no others, all
+    blocks are accepted; otherwise a Metropolis correction keeps the step exact.
+    """
+    return repel(plain.block_gibbs, logdensity_fn, space, graph, **options)

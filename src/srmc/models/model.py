@@ -213,6 +213,11 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
             ) from error
         return dict(values)
     given = {name: jnp.asarray(values[name], float) for name in inverse.names}
+    for name, shape in inverse.shapes.items():
+        if given[name].shape != shape:
+            raise ValueError(
+                f"initial_position of {name} must have shape {shape}, got {given[name].shape}"
+            )
     outside = (
         "initial_position must be values of the model's variables inside their supports, got "
         f"{dict(values)!r}"

@@ -27,8 +27,6 @@ REMEDY = "put back a copy of it; what is left of it xarray.open_datatree may rea
 
 def save(result: Result, path: Path) -> None:
     """Write a NetCDF file."""
-    if not path.parent.is_dir():
-        raise ValueError(f"path must be a file in an existing folder, got {path}")
     run = {
         "shared_history": result.shared_history,
         "interrupted": result.interrupted,

@@ -8,18 +8,20 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_flag, check_number
+from srmc._checks import as_seed, check_flag, check_number
 from srmc._files import as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
-from srmc.models.problem import without_slashes
+from srmc.models.problem import Problem, without_slashes
 from srmc.repel.strength import Strength
 from srmc.results.kept import Kept
 from srmc.results.result import Result
@@ -37,6 +39,7 @@ from srmc.sample.task import check_names, dim_of, first_of, identity, make_task
 from srmc.sample.tune.own import as_kernel
 from srmc.sample.warmup import warm_up
 from srmc.sample.windows import is_shared, sampling_task
+from srmc.types import Position, PRNGKey
 
 # Keywords of other samplers for what is called otherwise here.
 ELSEWHERE = {
@@ -167,7 +170,7 @@ def sample(
         num_warmup=num_warmup,
         num_samples=num_samples if aim is None else longest(num_samples, max_samples),
         num_chains=num_chains,
-        seed=seed,
+        seed=as_seed("seed", seed),
         step_size=step_size,
         num_integration_steps=num_integration_steps,
         target_acceptance=target_acceptance,
@@ -184,25 +187,23 @@ def sample(
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
     check_flag("progress", progress)
     check_flag("resume", resume)
-    if checkpoint is not None:
-        checkpoint = as_path("checkpoint", checkpoint)
-    if resume and checkpoint is None:
+    folder = None if checkpoint is None else as_path("checkpoint", checkpoint)
+    if resume and folder is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
-    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
+    start_key, warm_key, init_key, run_key = jax.random.split(_key_of(plan.seed), 4)
     is_first = jax.process_index() == 0
     with progress_bar(progress and is_first) as show, stops() as stop, ExitStack() as held:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         problem = without_slashes(problem, first_of(positions))
         check_names(problem, plan, positions)
+        plan.check_room(dim_of(positions), on_disk=checkpoint is not None)
         lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
         plan = dataclasses.replace(plan, num_samples=lengths[-1])
-        store = None
-        if checkpoint is not None:
-            record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
-            store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
+        store = _opened(folder, problem, plan, positions, resume)
+        if store is not None:
             held.callback(store.close)
         tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         inner = problem if learned is None else in_coordinates(problem, learned, positions)
@@ -217,9 +218,28 @@ def sample(
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)
-    if store is not None and store.lost:  # which was warned of when it happened
+    if store and store.lost:  # which was warned of when it happened
         result.about["warnings"].append(store.lost)
     return result
+
+
+def _key_of(seed: int) -> PRNGKey:
+    """The key of a seed, of which `jax.random.key` reads 32 bits in single precision."""
+    if seed < 2**32:
+        return jax.random.key(seed)
+    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
+    key: PRNGKey = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return key
+
+
+def _opened(
+    checkpoint: Path | None, problem: Problem, plan: Plan, positions: Position, resume: bool
+) -> Checkpoint | None:
+    """The checkpoint of the run, which this process then holds."""
+    if checkpoint is None:
+        return None
+    record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
+    return together(lambda: Checkpoint(checkpoint, record, resume, fixed))
 
 
 def _kept_of(

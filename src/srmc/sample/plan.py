@@ -13,7 +13,6 @@ from srmc._checks import (
     check_flag,
     check_number,
     check_option,
-    check_seed,
     is_concrete,
 )
 from srmc.kernels.discrete.changes import Differences
@@ -32,6 +31,7 @@ from srmc.types import Array
 MOST_WARMUP = 10**7  # steps, whose schedule is a list
 MOST_DEPTH = 20  # of a tree of NUTS
 ROW = 4  # bytes of a number that is kept, at least
+STATISTICS = 13  # numbers beside the coordinates of a draw
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
@@ -133,7 +133,7 @@ class Plan:
     def check_room(self, dim: int, on_disk: bool) -> None:
         """Raise if what is kept of draws with `dim` coordinates cannot fit into memory."""
         draws = self.num_draws if self.keep.keep == "draws" and not on_disk else 1
-        size = ROW * dim * draws * self.num_chains
+        size = ROW * (dim + STATISTICS) * draws * self.num_chains
         memory = memory_size()
         if size > memory:
             shorter = "num_samples" if draws > 1 else "num_chains"
@@ -197,7 +197,7 @@ class Plan:
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
         check_options(given or {}, SITE_OPTIONS)
-        if "alpha" in (given or {}) and not self.is_replaced and self.space is None:
+        if given is not None and "alpha" in given and not self.is_replaced and self.space is None:
             raise ValueError(
                 f"alpha in repellence must be given as sample(alpha={given['alpha']!r}), unless "
                 "repellence has a surrogate and so replaces all that is tuned"
@@ -214,7 +214,7 @@ class Plan:
         check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP, at_most=MOST_WARMUP)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
-        check_seed("seed", self.seed)
+        check_count("seed", self.seed, at_least=0, at_most=2**64 - 1)
         self.check_room(1, on_disk=False)
         if self.keep.thin > self.num_samples:
             raise ValueError(
@@ -289,6 +289,7 @@ def _make_plain(plan: Any) -> None:
     """Turn NumPy and JAX scalars among the fields into Python's numbers, which files can hold."""
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
-        is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+        is_array = isinstance(value, np.number | np.bool | np.ndarray | jax.Array)
+        is_array = is_array and not np.issubdtype(value.dtype, np.timedelta64)
         if is_array and value.ndim == 0 and is_concrete(value):
             object.__setattr__(plan, field.name, value.item())

@@ -1,5 +1,6 @@
 """Base kernels on discrete spaces, in BlackJAX's form: `init`, `build_kernel`, and a call."""
 
+from srmc.kernels.discrete._block_gibbs import block_gibbs
 from srmc.kernels.discrete._dlmc import dlmc
 from srmc.kernels.discrete._dlp import dlp
 from srmc.kernels.discrete._flip_mh import flip_mh
@@ -10,6 +11,7 @@ from srmc.kernels.discrete._sitewise import SiteAlgorithm
 
 __all__ = [
     "SiteAlgorithm",
+    "block_gibbs",
     "dlmc",
     "dlp",
     "flip_mh",

@@ -41,7 +41,12 @@ class OwnKernel:
             raise TypeError(
                 f"kernel must be a name or a BlackJAX algorithm, got {self.algorithm!r}"
             )
-        names = self._arguments
+        try:
+            names = self._arguments
+        except ValueError:
+            raise ValueError(
+                f"kernel must be a function with a signature, got {self.algorithm!r}"
+            ) from None
         missing = [n for n, p in names.items() if p.default is p.empty and n not in FOUND]
         if "step_size" not in names:
             raise ValueError(

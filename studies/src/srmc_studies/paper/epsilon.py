@@ -46,6 +46,7 @@ def epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -
         for (kernel, bits), each in last.items()
     }
     settings: dict[str, object] = {
+        "precision": "single and double",
         "target": "logistic posterior, N = 100, d = 10",
         "step size": "0.005 for MALA; 0.03 with 10 leapfrog steps for HMC",
         "epsilon": "one-sided differences with 1e-5, 1e-3, 0.1 and 1; alpha means the shifted "
