@@ -1,4 +1,4 @@
-"""Sampling in learned coordinates: the same target, the same names, and nothing where it is vain."""
+"""Sampling in learned coordinates: the same target and names, and no change where it is vain."""
 
 import jax
 import jax.numpy as jnp
