@@ -50,7 +50,7 @@ def _in_words(result: Result) -> str:
     about, settings = result.about, result.about.get("settings", {})
     chains, draws = len(result.stats["alpha"]), about["num_draws"]
     text = f"{_count(chains, 'chain')} of {_count(draws, 'draw')}"
-    if settings:
+    if "num_warmup" in settings:
         text += f" by {settings['kernel']}, after {settings['num_warmup']:,} steps of warm-up"
     if result.kept.draws is None:
         text += f", of which the {settings['keep']} were kept"
