@@ -89,8 +89,9 @@ def test_a_funnel_is_sampled_in_learned_coordinates_unasked():
     flat = jnp.asarray(run.base["x"].reshape(-1, 5))
     lp, score = jax.vmap(jax.value_and_grad(density))(flat)
     np.testing.assert_allclose(run.stats["lp"].ravel(), lp, rtol=1e-3, atol=1e-3)
-    found, wanted = run.scores.reshape(-1, 5), np.asarray(score)
-    np.testing.assert_allclose(found, wanted, rtol=0.01, atol=0.01 * np.abs(wanted).max(axis=0))
+    wanted = np.asarray(score)
+    size = np.abs(wanted).max(axis=0)
+    np.testing.assert_allclose(run.scores.reshape(-1, 5) / size, wanted / size, atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_kernels_and_ways_to_keep(keywords):
     run = srmc.sample(skewed_funnel, initial_position=START, coordinates="learned", **given)
     assert run.about["coordinates"]["kind"] == "learned"
     if "keep" in keywords:
-        assert run.moments["mean"]["y"].shape == (4, 3)
+        assert run.moments["y"]["mean"].shape == (4, 3)
     else:
         chains = given.get("num_chains", 4)
         assert run.draws["y"].shape == (chains, 60 // given.get("thin", 1), 3)
