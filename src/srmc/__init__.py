@@ -39,6 +39,7 @@ from srmc.repel.surrogate import shift
 from srmc.repel.tilt import tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
 from srmc.sample.plan import Keep
@@ -89,6 +90,7 @@ __all__ = [
     "sghmc",
     "sgld",
     "shift",
+    "summary",
     "targets",
     "tempering",
     "theory",

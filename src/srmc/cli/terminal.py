@@ -38,8 +38,8 @@ def fail(error: Exception, code: int = 2) -> NoReturn:
     what = (
         "" if isinstance(error, ValueError | TypeError | OSError) else type(error).__name__ + ": "
     )
-    text = escape(printable(str(error)))  # which may quote a file
-    complaints.print(f"[bold red]error:[/] {what}{text}", highlight=False)
+    said = escape(printable(str(error)))  # which may quote a file
+    complaints.print(f"[bold red]error:[/] {what}{said}", highlight=False)
     raise typer.Exit(code)
 
 

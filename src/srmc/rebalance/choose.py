@@ -116,18 +116,3 @@ def by_choice(choices: list[Choice]) -> dict[Choice, Int[np.ndarray, " group"]]:
     for group, choice in enumerate(choices):
         found.setdefault(choice, []).append(group)
     return {choice: np.array(groups) for choice, groups in found.items()}
-
-
-def estimate_means(
-    values: Columns, bank: Bank
-) -> tuple[Float[np.ndarray, " q"], Columns, Float[np.ndarray, " q"], list[Choice]]:
-    """Means of any functions, each by its own choice, what is left of them, and the spreads."""
-    more, errors = bank.errors(values)
-    errors = np.concatenate([mean_square(plain_left(values))[None], errors])
-    chosen = choose([NOTHING, *more], errors, np.arange(values.shape[1]))
-    mean, left, spread = values.mean(axis=0), np.empty_like(values), np.ones(values.shape[1])
-    for choice, columns in by_choice(chosen.choices).items():
-        f = values[:, columns]
-        mean[columns] += bank.correction(f, choice)
-        left[:, columns], spread[columns] = bank.left(f, choice), bank.spread(choice)
-    return mean, left, spread, chosen.choices

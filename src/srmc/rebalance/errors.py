@@ -25,6 +25,7 @@ from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.features import Scored, products
 from srmc.rebalance.regress import FOLDS, Features, explain
+from srmc.rebalance.report import Report
 from srmc.types import Float
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
@@ -37,6 +38,7 @@ def rebalanced_error(
     values: ArrayLike,
     draws: ArrayLike,
     scores: ArrayLike,
+    report: Report,
     moved: ArrayLike | None = None,
 ) -> Float[np.ndarray, "..."]:
     """The standard error of the mean of a function over rebalanced draws.
@@ -47,6 +49,8 @@ def rebalanced_error(
         The function at the plain draws, (chain, draw, ...).
     draws, scores
         The plain draws that `srmc.rebalance` was given, (chain, draw, d), and their scores.
+    report
+        What it reported.
     moved
         The function at the rebalanced draws, (chain, draw, ...), from which it is seen whether the
         map did what its features promise. Without it, errors may be too small where tails are
@@ -57,6 +61,8 @@ def rebalanced_error(
     Errors in the shape of one value: mean over the rebalanced draws ± 1.96 × error is a 95%
     interval.
     """
+    if not isinstance(report, Report):
+        raise TypeError(f"report must be that of srmc.rebalance(..., report=True), got {report!r}")
     given = as_numbers("values", values)
     x, s = as_chains("draws", draws), as_chains("scores", scores)
     if x.shape != s.shape or given.shape[:2] != x.shape[:2]:
@@ -64,7 +70,7 @@ def rebalanced_error(
             "values must be (chain, draw, ...), and draws and scores (chain, draw, d), got shapes "
             f"{given.shape}, {x.shape} and {s.shape}"
         )
-    features = active_features(x, s)
+    features = active_features(x, s) if report.moved else no_features(x)
     if moved is not None and np.shape(moved) != given.shape:
         raise ValueError(
             f"moved must have the shape of values, {given.shape}, got {np.shape(moved)}"

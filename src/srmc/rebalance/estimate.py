@@ -136,6 +136,7 @@ def _functions(
 ) -> tuple[Knots, list[Choice], Float[np.ndarray, " d"]]:
     """What to add to the averages of b_l, coordinate by coordinate."""
     move, choices, ratios = np.zeros_like(knots), list[Choice](), list[np.ndarray]()
+    looked = np.arange(1, rule.LEVELS, 4)
     regressed = bank.has_all_maps
     every = 1 if regressed else max(1, len(at.z) // LOOKED_AT)
     size = max(1, AT_ONCE // (len(at.z) // every * rule.LEVELS))
@@ -149,7 +150,6 @@ def _functions(
         options = [NOTHING, GAUSSIAN]
         errors = [mean_square(plain_left(flat(v))) for v in (plain, smooth)]
         if regressed:
-            looked = np.arange(1, levels, 4)
             more, found = bank.errors(flat(smooth[:, looked]), GAUSSIAN)
             errors = [e.reshape(levels, width)[looked].ravel() for e in errors] + list(found)
             options, group = options + more, np.tile(np.arange(width), len(looked))
@@ -159,8 +159,28 @@ def _functions(
                 more_added = bank.correction(flat(smooth[:, :, columns]), choice)
                 move[:, start + columns] = added[:, columns] + more_added.reshape(levels, -1)
         choices += chosen.choices
-        ratios.append(chosen.ratio)
+        some = z[::every, None] <= knots[None, looked, part]
+        ratios.append(_ratio(some, plain[:, looked], smooth[:, looked], chosen.choices, bank))
     return move, choices, np.concatenate(ratios)
+
+
+def _ratio(
+    steps: np.ndarray, plain: np.ndarray, smooth: np.ndarray, choices: list[Choice], bank: Bank
+) -> Float[np.ndarray, " d"]:
+    """The squared errors of distribution functions that are not smoothed, over those of averages.
+
+    What smoothing leaves out stays as it is.
+    """
+    steps = steps - steps.mean(axis=0)
+    ratio = np.ones(len(choices))
+    for choice, columns in by_choice(choices).items():
+        if choice != NOTHING:
+            f, sharp = smooth[:, :, columns], steps[:, :, columns] - plain[:, :, columns]
+            left = bank.left(f.reshape(len(f), -1), choice).reshape(f.shape) + sharp
+            left = left - left.mean(axis=0)
+            size = np.sum(steps[:, :, columns] ** 2, axis=(0, 1))
+            ratio[columns] = np.sum(left**2, axis=(0, 1)) / np.maximum(size, 1e-300)
+    return ratio
 
 
 def _gaussian(z: Columns, own: Columns, knots: Knots, every: int) -> tuple[np.ndarray, ...]:

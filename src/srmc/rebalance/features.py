@@ -34,7 +34,7 @@ class Scored(NamedTuple):
 
     @property
     def dim(self) -> int:
-        return self.z.shape[1]
+        return len(self.at.scale)
 
 
 def scored(x: Rows, s: Rows) -> Scored:
@@ -98,13 +98,9 @@ def dictionaries(at: Scored) -> dict[str, Rows]:
     (name, used), higher = next(iter(found.items())), list(marginal(at.z, at.own, 3))[2:]
     if used.shape[1] + 2 * dim <= most:
         found[f"{name} and marginal"] = used = np.concatenate([used, *higher], axis=1)
-        if all_maps + 2 * dim + dim * all_of_two(dim) <= most:
+        if all_maps + 2 * dim + dim * len(pairs(dim)[0]) <= most:
             found["products"] = np.concatenate([used, *products(at)], axis=1)
     return found
-
-
-def all_of_two(dim: int) -> int:
-    return dim * (dim + 1) // 2
 
 
 def levels(z: Rows) -> Float[np.ndarray, "knot d"]:

@@ -60,12 +60,14 @@ def _mapped(
     """
     centre = y.mean(axis=0)
     if second is None:
-        return y + (mean - centre)
+        shifted: Rows = y + (mean - centre)
+        return shifted
     y = y - centre
     if second.ndim == 1:
         now, wanted = np.mean(y**2, axis=0), second - mean**2
         factor = np.sqrt(np.maximum(wanted, SMALLEST) / np.maximum(now, SMALLEST))
-        return y * factor + mean
+        scaled: Rows = y * factor + mean
+        return scaled
     now, wanted = y.T @ y / len(y), second - np.outer(mean, mean)
     turn = symmetric_map(now, wanted) if whole else np.eye(len(mean)) + (wanted - now) / 2
     moved: Rows = y @ turn + mean

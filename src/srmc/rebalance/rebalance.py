@@ -186,10 +186,11 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
         why = f"there are fewer than {rule.FEWEST} draws per chain"
         return Rebalanced(np.zeros_like(chains), nothing(why), chains, scores)
-    scores = run.scores
-    if scores is None:
+    if run.scores is None:
         assert run.score is not None
         scores = run.score(chains.reshape(-1, dim)).reshape(chains.shape)
+    else:
+        scores = run.scores
     findings = check_assumption(chains, scores, run.score, run.density, exact)
     moves, report = _moves(chains.reshape(-1, dim), scores.reshape(-1, dim), findings, run.density)
     gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))

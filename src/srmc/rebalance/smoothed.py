@@ -9,7 +9,7 @@ from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.types import Float
 
-BINS = 512  # of a coordinate; the knots lie MARGIN bandwidths from the ends
+BINS = 256  # of a coordinate; the knots lie MARGIN bandwidths from the ends
 MARGIN = 5.0
 NODES = 80  # of Gauss and Hermite's rule
 

@@ -117,6 +117,8 @@ def repel(
         "history_start": history_start,
     }
     logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
+    if hasattr(algorithm, "chosen"):  # by its arguments it may be a kernel on a discrete space
+        algorithm, args, kwargs = algorithm.chosen(*args, **kwargs)
     if hasattr(algorithm, "repel"):  # a kernel on a discrete space
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}

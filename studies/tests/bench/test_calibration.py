@@ -21,7 +21,7 @@ def test_the_quick_calibration_is_uniform_and_makes_a_page(tmp_path):
     out = CliRunner().invoke(app, args)
     assert out.exit_code == 0, out.output
     (found,) = json.loads(rows.read_text())
-    assert found["ways"].get("none", 0) < 10
+    assert found["forms"].get("none", 0) < 10
     for side in ("plain", "rebalanced"):
         fifths = np.reshape(found["sides"][side]["counts"], (2, 5, 4)).sum(axis=2)  # 12 in each
         assert np.min(stats.chisquare(fifths, axis=1).pvalue) > 1e-4

@@ -15,7 +15,17 @@ from srmc.kernels.discrete.repel import repel_sites
 from srmc.kernels.discrete.sites import Sites
 from srmc.kernels.discrete.space import Space
 from srmc.kernels.discrete.view import Local, View
-from srmc.types import Array, ArrayLike, Bool, Int, KernelState, LogDensity, PRNGKey, Scalar
+from srmc.types import (
+    Array,
+    ArrayLike,
+    Bool,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    PRNGKey,
+    Scalar,
+)
 
 
 class SiteState(NamedTuple):
@@ -48,7 +58,7 @@ class SiteInfo(NamedTuple):
 
 
 # From a key, the kernel's state, a view and the kernel's own arguments to a state and a report.
-Transition: TypeAlias = Callable[..., tuple[KernelState, SiteInfo]]
+Transition: TypeAlias = Callable[..., tuple[KernelState, KernelInfo]]
 
 
 def init(position: Array, view: View) -> SiteState:

@@ -14,7 +14,6 @@ from scipy import stats
 
 import srmc
 from srmc.types import Array, Float, Int, PRNGKey, PyTree, Scalar
-from srmc_studies.bench.equal_cost import way_of
 from srmc_studies.bench.posteriors import POSTERIORDB, Posterior, find
 
 RANKS = 100  # of the truth among 99 draws
@@ -122,7 +121,7 @@ def ranks(
     truth, data, draws, scores = _posteriors(model, data_sets, num_samples, jax.random.key(seed))
     found: dict[str, list[np.ndarray]] = {"plain": [], "rebalanced": []}
     score = jax.grad(model.logdensity, argnums=1)
-    ways = []
+    forms = []
     for n, (true, x, s) in enumerate(zip(truth, draws, scores, strict=True)):
         y = jax.tree.map(lambda leaf, n=n: jnp.asarray(leaf[n]), data)
         with warnings.catch_warnings():
@@ -136,14 +135,14 @@ def ranks(
                 progress=False,
             )
         assert not isinstance(report, list)
-        ways.append(way_of(report._asdict()))
+        forms.append("moved" if report.moved else "none")
         for side, points in (("plain", x), ("rebalanced", moved)):
             found[side].append(rank(true, points))
     return {
         "dim": model.dim,
         "data_sets": data_sets,
         "seed": seed,
-        "ways": {way: ways.count(way) for way in sorted(set(ways))},
+        "forms": {form: forms.count(form) for form in sorted(set(forms))},
         "sides": {side: uniformity(np.array(each)) for side, each in found.items()},
     }
 
@@ -218,7 +217,7 @@ def z_scores(posterior: Posterior, seed: int = 0) -> dict[str, Any]:
         "posterior": posterior.name,
         "dim": posterior.dim,
         "reference_draws": len(known),
-        "way": way_of(result.about["rebalancing"][0]),
+        "form": "moved" if result.is_rebalanced else "none",
         "z": ((np.asarray(summary["mean"]) - mean) / error).tolist(),
         "error_over_sd": float(np.median(np.asarray(summary["error"]) / sd)),
     }

@@ -77,7 +77,7 @@ def draw_picture(rows: list[Row], folder: Path) -> None:
 
 
 def _rank_lines(rows: list[Row]) -> list[list[str]]:
-    lines = [["model", "data sets", "plain", "rebalanced", "most means by"]]
+    lines = [["model", "data sets", "plain", "rebalanced", "draws"]]
     for row in rows:
         if "sides" not in row:
             continue
@@ -92,7 +92,7 @@ def _z_lines(rows: list[Row]) -> list[list[str]]:
         [
             "posterior",
             "d",
-            "most means by",
+            "draws",
             "root mean square z",
             "largest absolute z",
             "error over sd",
@@ -102,9 +102,7 @@ def _z_lines(rows: list[Row]) -> list[list[str]]:
         z = np.array(row["z"])
         square, most = np.sqrt(np.mean(z**2)), np.max(np.abs(z))
         cells = [f"{square:.2f}", f"{most:.2f}", f"{row['error_over_sd']:.2g}"]
-        lines.append(
-            [row["posterior"], str(row["dim"]), str(row.get("way", row.get("form"))), *cells]
-        )
+        lines.append([row["posterior"], str(row["dim"]), row["form"], *cells])
     return lines
 
 

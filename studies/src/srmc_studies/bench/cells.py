@@ -41,6 +41,6 @@ def markdown(lines: list[list[str]]) -> str:
 
 
 def ways(row: dict[str, Any]) -> str:
-    """How most means of runs were estimated; rows of version 0.2 have the form of a map."""
-    counts: dict[str, int] = row.get("ways") or row.get("forms") or {}
+    """How many runs were moved; rows of older versions have the form of the map."""
+    counts: dict[str, int] = row.get("forms", {})
     return ", ".join(f"{way}: {n}" for way, n in sorted(counts.items()))

@@ -87,7 +87,7 @@ def _row(
     offs: dict[str, list[np.ndarray]] = {}  # in units of the reported errors
     alarms = 0
     for x, s, _ in plain_runs(flat, case, chains, replicates, seed):
-        moved, report = rebalanced(flat, case, x, s)
+        moved, report = rebalanced(flat, x, s)
         alarms += any(finding.failed for finding in report.findings)
         result = srmc.Result.of_rebalanced(moved, x, s, report)
         for side, base in (("plain", True), ("rebalanced", False)):

@@ -266,7 +266,7 @@ def _cost_lines(rows: list[Row]) -> list[list[str]]:
     head += [
         "rebalance, s",
         "its gradients per draw",
-        "most means by",
+        "draws",
         "gradients to 0.01",
         "to 0.001",
     ]

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 import srmc
-from srmc_studies.bench.equal_cost import way_of
 from srmc_studies.bench.gallery import calls
 from srmc_studies.bench.gallery.calls import Size
 from srmc_studies.bench.gallery.compare import Known, known, ratios, worse, z_scores
@@ -29,9 +28,8 @@ FIRST_LONG_SEED = 10**6
 class Limits(NamedTuple):
     """Largest numbers of runs and of long runs, and the seconds after which no other begins.
 
-    Seconds are those of the processor, which other programs hardly lengthen, after the first run,
-    which compiles. A long run has `longer` times the draws of a run. A third of the time is for the
-    runs, the rest for long runs.
+    A long run has `longer` times the draws of a run. A third of the time is for the runs, the rest
+    for long runs; there is at least one of each.
     """
 
     runs: int = 12
@@ -42,7 +40,7 @@ class Limits(NamedTuple):
 
 def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
     """Write summaries of plain runs to `folder`, each when it is there."""
-    began, length = 0.0, size._replace(samples=limits.longer * size.samples)
+    began, length = time.perf_counter(), size._replace(samples=limits.longer * size.samples)
     for n in range(limits.long_runs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -50,33 +48,31 @@ def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
                 name, length, FIRST_LONG_SEED + n, alpha=0.0, target_acceptance=0.9
             )
         result.summary().to_pickle(folder / f"{n}.long")
-        began = time.process_time() if n == 0 else began
-        if time.process_time() - began > limits.seconds * 2 / 3:
+        if time.perf_counter() - began > limits.seconds * 2 / 3:
             break
 
 
 def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
     """The row of a model; long runs and traces to improve are in `folder`."""
-    entry, began, compiled = MODELS[name], time.process_time(), 0.0
+    entry, began = MODELS[name], time.perf_counter()
     told: Told = []
-    plain, rebalanced, ways = [], [], []
+    plain, rebalanced, forms = [], [], []
     for seed in range(limits.runs):
         with listening(told, "sample"):
             result = calls.srmc_sample(name, size, seed)
             pair = result.summary(base=True), result.summary()
             plain.append(pair[0])
             rebalanced.append(pair[1])
-            ways += [way_of(report) for report in result.about.get("rebalancing", [])]
-        compiled = time.process_time() if seed == 0 else compiled
-        if time.process_time() - compiled > limits.seconds / 3:
+            forms += ["moved" if report.moved else "none" for report in result.rebalancing]
+        if time.perf_counter() - began > limits.seconds / 3:
             break
     improved = [_improved(name, file, told) for file in sorted(folder.glob("*.trace"))]
     row: Row = {
         "runs": seed + 1,
         "traces": len(improved),
         "told": told,
-        "ways": {way: ways.count(way) for way in sorted(set(ways))},
-        "seconds": time.process_time() - began,
+        "forms": {form: forms.count(form) for form in sorted(set(forms))},
+        "seconds": time.perf_counter() - began,
     }
     long = [pd.read_pickle(file) for file in sorted(folder.glob("*.long"))]
     if not long:
