@@ -98,7 +98,7 @@ def test_a_function_that_closes_over_other_data_than_before_is_another():
     assert np.all(second.draws["x"].mean(axis=(0, 1)) - first.draws["x"].mean(axis=(0, 1)) > 0.4)
 
     gradient, draws = jax.grad(logdensity), second.draws["x"]
-    rebalanced = lambda: srmc.rebalance(draws, gradient, form="shift", progress=False)
+    rebalanced = lambda: srmc.rebalance(draws, gradient, progress=False)
     found = rebalanced()
     data = SECOND + 0.02
     assert np.allclose(rebalanced() - found, 0.02, atol=0.005)

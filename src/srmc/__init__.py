@@ -4,8 +4,11 @@ from typing import Any
 
 from srmc import kernels, metrics, models, targets, theory
 from srmc._programs import enable_cache
+from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    block_gibbs,
+    dlmc,
     dlp,
     flip_mh,
     gibbs,
@@ -16,6 +19,7 @@ from srmc.kernels.builders import (
     mh,
     nuts,
     paper_settings,
+    path_auxiliary,
     ula,
     uld,
 )
@@ -35,6 +39,7 @@ from srmc.repel.surrogate import shift
 from srmc.repel.tilt import tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
 from srmc.sample.plan import Keep
@@ -51,7 +56,9 @@ __all__ = [
     "Result",
     "RunWarning",
     "ais",
+    "block_gibbs",
     "capped",
+    "dlmc",
     "dlp",
     "enable_cache",
     "fixed",
@@ -64,6 +71,7 @@ __all__ = [
     "hmc",
     "improve",
     "kernels",
+    "learn_coordinates",
     "load",
     "locally_balanced",
     "mala",
@@ -72,6 +80,7 @@ __all__ = [
     "models",
     "nuts",
     "paper_settings",
+    "path_auxiliary",
     "rebalance",
     "rebalance_stream",
     "repel",
@@ -81,6 +90,7 @@ __all__ = [
     "sghmc",
     "sgld",
     "shift",
+    "summary",
     "targets",
     "tempering",
     "theory",

@@ -34,7 +34,7 @@ scores_at = jax.jit(jax.vmap(jax.vmap(score)))
 def standardised(seed, length=500):
     x = draws(seed, length=length)
     s = np.asarray(scores_at(x))
-    moved, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    moved, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     functions = (lambda v: v, lambda v: v**2, lambda v: (v < 0.3).astype(float))
     truth = np.log(np.random.default_rng(99).gamma(SHAPE, size=2_000_000))
     off = [
@@ -55,7 +55,7 @@ def test_intervals_cover():
 def test_errors_are_far_below_those_of_the_plain_draws():
     x = draws(5)
     s = np.asarray(scores_at(x))
-    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    _, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     plain = srmc.metrics.batch_means_error(x)
     assert np.all(rebalanced_error(x, x, s, report) < 0.4 * plain)
 
@@ -63,13 +63,13 @@ def test_errors_are_far_below_those_of_the_plain_draws():
 def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
     x = draws(6)
     s = np.asarray(scores_at(x))
-    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    _, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     values = np.concatenate([x, x**2, x < 0.3], axis=2)
     every = rebalanced_error(values, x, s, report)
     monkeypatch.setattr(regress, "TOGETHER", 0)
     monkeypatch.setattr(regress, "NUMBERS", 2**18)
     few = rebalanced_error(values, x, s, report)
-    np.testing.assert_allclose(few, every, rtol=0.3)
+    assert np.all(few < 1.3 * every)
     plain = srmc.metrics.batch_means_error(values)
     assert np.sum(few < 0.8 * plain) >= 8  # one of the squares may seem to have no variance
 
@@ -77,8 +77,8 @@ def test_of_very_many_features_the_strongest_do_as_well(monkeypatch):
 def test_of_many_coordinates_the_nearest_do_as_well(monkeypatch):
     x = draws(6, dim=40)
     s = np.asarray(scores_at(x))
-    given = {"form": "diagonal", "logdensity_fn": log_density}
-    _, report = srmc.rebalance(x, score, s, report=True, **given)
+    given = {"logdensity_fn": log_density}
+    _, report = srmc.rebalance(x, score, scores=s, report=True, **given)
     every = rebalanced_error(x, x, s, report)
     monkeypatch.setattr(regress, "SCREENED", 0)
     monkeypatch.setattr(regress, "NEAREST", 3)
@@ -90,7 +90,7 @@ def test_of_many_coordinates_the_nearest_do_as_well(monkeypatch):
 def test_what_features_do_not_explain_keeps_its_error():
     x = draws(6)
     s = np.asarray(scores_at(x))
-    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    _, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     noise = np.random.default_rng(1).normal(size=x.shape)
     found = rebalanced_error(noise, x, s, report)
     np.testing.assert_allclose(found, 1 / np.sqrt(x[..., 0].size), rtol=0.5)
@@ -99,7 +99,7 @@ def test_what_features_do_not_explain_keeps_its_error():
 def test_chains_in_different_places_are_noticed():
     x = draws(7)
     s = np.asarray(scores_at(x))
-    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    _, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     apart = np.repeat(np.arange(4.0)[:, None], x.shape[1], axis=1)
     assert rebalanced_error(apart, x, s, report) > 0.5
 
@@ -118,7 +118,7 @@ def test_intervals_cover_where_tails_are_heavy():
         x = np.asarray(jax.random.loggamma(jax.random.key(seed), shape, (4, 500, 10)), np.float32)
         s = shape - np.exp(x)
         gradient = jax.grad(density)
-        moved, report = srmc.rebalance(x, gradient, s, logdensity_fn=density, report=True)
+        moved, report = srmc.rebalance(x, gradient, scores=s, logdensity_fn=density, report=True)
         summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
         held.append(np.abs(summary["mean"] - digamma(shape)) < 1.96 * summary["error"])
         assert np.mean(summary["error"] / srmc.metrics.batch_means_error(x)) < 0.8
@@ -129,7 +129,7 @@ def test_errors_are_not_below_what_the_moved_draws_show():
     """Had the map not moved the draws at all, the change that it promises would be missing."""
     x = draws(9)
     s = np.asarray(scores_at(x))
-    moved, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    moved, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     promised = rebalanced_error(x, x, s, report)
     seen = rebalanced_error(x, x, s, report, moved=moved)
     summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
@@ -148,7 +148,7 @@ def test_a_tail_without_a_variance_keeps_the_error_of_the_plain_draws():
     for seed in range(3):
         x = np.random.default_rng(seed).standard_t(4, size=(4, 500, 5)).astype(np.float32)
         s = np.asarray(jax.vmap(jax.vmap(gradient))(x))
-        _, report = srmc.rebalance(x, gradient, s, logdensity_fn=density, report=True)
+        _, report = srmc.rebalance(x, gradient, scores=s, logdensity_fn=density, report=True)
         plain = srmc.metrics.batch_means_error(x**2)
         wider.append(rebalanced_error(x**2, x, s, report) / plain)
     assert np.nanmedian(wider) > 0.9
@@ -158,6 +158,6 @@ def test_a_tail_without_a_variance_keeps_the_error_of_the_plain_draws():
 def test_an_event_that_never_occurred_has_an_error():
     x = draws(10)
     s = np.asarray(scores_at(x))
-    _, report = srmc.rebalance(x, score, s, logdensity_fn=log_density, report=True)
+    _, report = srmc.rebalance(x, score, scores=s, logdensity_fn=log_density, report=True)
     found = rebalanced_error(x > 50, x, s, report)
     assert np.all((found > 1 / x[..., 0].size) & (found < 20 / x[..., 0].size))

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import check_flag, check_option
-from srmc._programs import pinned
+from srmc._checks import check_flag
+from srmc._programs import keep_programs, pinned
 from srmc._progress import progress_bar
 from srmc.metrics.errors import batch_means_error
 from srmc.models.explain import (
@@ -35,12 +35,11 @@ from srmc.models.traces import (
     values_of,
     with_groups,
 )
-from srmc.rebalance.assumption import check_assumption
 from srmc.rebalance.batched import Batched
-from srmc.rebalance.choose import FORMS
+from srmc.rebalance.check import check_assumption
 from srmc.rebalance.errors import active_features
 from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts
+from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
 from srmc.rebalance.reweight import reweight
 from srmc.repel.target import check_density
 from srmc.types import Float, LogDensity
@@ -55,9 +54,9 @@ class Improvement(NamedTuple):
     """What `improve` did; it is in the attributes of the posterior, too, as `srmc_method` etc.
 
     method
-        "rebalance", "reweight", or "none" if the draws stayed as they were.
-    form, reason
-        The fields of the map, and why there are no more of them.
+        "rebalance", "reweight", or "none" if the draws are unchanged.
+    reason
+        Why the draws are unchanged; empty otherwise.
     gradients
         The number of gradients evaluated.
     means, variances, quantiles
@@ -75,7 +74,6 @@ class Improvement(NamedTuple):
     """
 
     method: str
-    form: str = ""
     reason: str = ""
     gradients: int = 0
     means: float = np.nan
@@ -95,9 +93,9 @@ def improve(
     unconstrain: Unconstrain | None = None,
     constrain: Constrain | None = None,
     z_grad: Any = None,
-    form: str = "auto",
     report: bool = False,
     progress: bool = True,
+    **gone: Any,
 ) -> Any:
     """The trace of a finished run, with smaller errors.
 
@@ -122,7 +120,7 @@ def improve(
         Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
         `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
         after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
-    form, progress
+    progress
         As in `srmc.rebalance`.
     report
         Whether to return an `Improvement` as well.
@@ -136,6 +134,8 @@ def improve(
     from there, and sample_stats belong to it. Weights are in sample_stats, as srmc_weight. A
     dataset has no groups, and comes back with its new draws alone.
     """
+    refuse("improve", gone)
+    keep_programs()
     groups = groups_of(trace)
     if PLAIN in groups or "srmc_method" in groups["posterior"].attrs:
         raise ValueError("trace must not be improved already, but its attributes or groups say so")
@@ -148,7 +148,7 @@ def improve(
         raise ValueError("z_grad is for a trace without a model; give one of the two")
     else:
         problem = explain(groups["posterior"], model, data, unconstrain, constrain)
-        new, done = _moved(groups, problem, form, progress)
+        new, done = _moved(groups, problem, progress)
     done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
     about = {f"srmc_{name}": x for name, x in done._asdict().items() if name != "variables"}
     about["srmc_plain"] = ", ".join(done.plain)
@@ -161,16 +161,14 @@ def improve(
     return (result, done) if report else result
 
 
-def _moved(
-    groups: Groups, problem: Problem, form: str, progress: bool
-) -> tuple[Groups, Improvement]:
+def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Improvement]:
     """The groups that change when draws are rebalanced."""
     plain = groups["posterior"]
     flat, unravel = positions_of(problem, plain)
     check_values(problem, plain, flat, unravel)
     check_density(problem.logdensity_fn, unravel(jnp.asarray(flat[0, 0])))
     check_log_density(problem, groups, flat, unravel)
-    found = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, form, progress)
+    found = _rebalanced(lambda z: problem.logdensity_fn(unravel(z)), flat, progress)
     named = over_draws(lambda z: all_values(problem, unravel(z)), flat + found.moves)
     known = values_of(plain)
     left = [name for name in known if name not in named]
@@ -186,14 +184,13 @@ def _moved(
     return new | _log_likelihood(groups, problem, named), done
 
 
-def _rebalanced(density: LogDensity, flat: Draws, form: str, progress: bool) -> Rebalanced:
+def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
     """The moves of the draws; an error if they are not draws of the density."""
-    check_option("form", form, ("auto", *FORMS))
     x, one = np.asarray(flat, float), jnp.asarray(flat[0, 0])
     score = Batched("the gradient", pinned(jax.grad(density), one), x, x.shape[2:])
     value = Batched("the log density", pinned(density, one), x, ())
     with progress_bar(progress and sys.stderr.isatty()) as show:
-        (found,) = rebalance_parts(Run(x, None, score, value), True, form, show=show)
+        (found,) = rebalance_parts(Run(x, None, score, value), True, show=show)
     failed = [finding.text for finding in found.report.findings if finding.failed]
     if failed:
         raise ValueError(
@@ -211,15 +208,14 @@ def _done(
     found: Rebalanced, before: dict[str, np.ndarray], after: dict[str, np.ndarray]
 ) -> Improvement:
     """What was done, with the gain of each variable."""
-    report, part = found.report, found.part
-    if report.form == "none":
+    report = found.report
+    if not report.moved:
         own = {name: Gain(1.0, 1.0, 1.0) for name in before}
     else:
-        features = active_features(part.chains, part.scores, report.form, report.left)
-        own = gains(before, {name: after[name] for name in before}, features, report.every)
+        features = active_features(found.chains, found.scores)
+        own = gains(before, {name: after[name] for name in before}, features)
     return Improvement(
-        "none" if report.form == "none" else "rebalance",
-        report.form,
+        "rebalance" if report.moved else "none",
         report.reason,
         report.gradients,
         **report.expected._asdict(),

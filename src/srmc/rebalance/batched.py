@@ -7,7 +7,7 @@ import numpy as np
 
 from srmc._checks import outputs_of
 from srmc._programs import over_rows
-from srmc.rebalance.coordinates import Rows
+from srmc.coordinates.whiten import Rows
 from srmc.types import Bool
 
 ROWS_AT_ONCE = 512  # draws that are evaluated together,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers
+from srmc.coordinates.whiten import Coordinates, Rows, whiten
 from srmc.metrics.errors import (
     are_events,
     at_least_between,
@@ -20,17 +21,16 @@ from srmc.metrics.errors import (
     with_unseen,
 )
 from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
+from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
-from srmc.rebalance.coordinates import FAR, Coordinates, Rows, coordinates
-from srmc.rebalance.products import product_features
+from srmc.rebalance.features import Scored, products
 from srmc.rebalance.regress import FOLDS, Features, explain
-from srmc.rebalance.report import Report, Residual
-from srmc.rebalance.transport import Form
+from srmc.rebalance.report import Report
 from srmc.types import Float
 
 PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
 FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
-NUMBERS = 2**25  # draws times features, beyond which those of products are left out
+ORDER = 5  # of the marginal features
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
 
@@ -70,7 +70,7 @@ def rebalanced_error(
             "values must be (chain, draw, ...), and draws and scores (chain, draw, d), got shapes "
             f"{given.shape}, {x.shape} and {s.shape}"
         )
-    features = active_features(x, s, report.form, report.left)
+    features = active_features(x, s) if report.moved else no_features(x)
     if moved is not None and np.shape(moved) != given.shape:
         raise ValueError(
             f"moved must have the shape of values, {given.shape}, got {np.shape(moved)}"
@@ -84,59 +84,56 @@ def rebalanced_error(
 
 
 def active_features(
-    x: Float[np.ndarray, "chain draw d"],
-    s: Float[np.ndarray, "chain draw d"],
-    form: str,
-    left: Residual,
+    x: Float[np.ndarray, "chain draw d"], s: Float[np.ndarray, "chain draw d"]
 ) -> Features:
-    """The features of a map of this form, as `Report.form` and `Report.left` describe it."""
-    if form == "none":
-        return Features(np.zeros((0, *x.shape[:2]), np.float32), np.zeros(0), 0)
+    """The features of draws with these scores by which errors are computed."""
     rows, scores = (v.reshape(-1, x.shape[2]) for v in (x, s))
     usable = np.all(np.isfinite(scores), axis=1)
-    at = coordinates(rows[usable], scores[usable])
+    if np.sum(usable) < 2:
+        return no_features(x)
+    at = whiten(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
-    phi, sizes = _features(at, at.standardise(rows), scores, Form.parse(form))
+    phi, is_by_coordinate = _features(at, at.standardise(rows), scores)
     for start in range(0, len(phi), FEATURES_AT_ONCE):
         part = phi[start : start + FEATURES_AT_ONCE]
         part[:, ~usable] = 0.0
         part /= np.maximum(np.sqrt(np.einsum("ij,ij->i", part, part) / len(rows)), 1e-30)[:, None]
     dim = x.shape[2]
-    is_by_coordinate = sizes[1] in (0, dim) and sizes[3] == 0
-    shares = np.repeat(np.array(left), sizes)
-    return Features(phi.reshape(-1, *x.shape[:2]), shares, dim, dim * is_by_coordinate)
+    left = np.zeros(len(phi))
+    return Features(phi.reshape(-1, *x.shape[:2]), left, dim, dim * is_by_coordinate)
 
 
-def _features(
-    at: Coordinates, z: Rows, s: Rows, form: Form
-) -> tuple[Float[np.ndarray, "k n"], tuple[int, int, int, int]]:
-    """Features of each group of fields, and how many; where all linear maps are there, those of z.
+def no_features(x: Float[np.ndarray, "chain draw d"]) -> Features:
+    """No features, with which errors are those of plain averages."""
+    return Features(np.zeros((0, *x.shape[:2]), np.float32), np.zeros(0), 0)
+
+
+def _features(at: Coordinates, z: Rows, s: Rows) -> tuple[Float[np.ndarray, "k n"], bool]:
+    """Features of z, and whether each belongs to one coordinate, in the order of coordinates.
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
     dim, none = z.shape[1], np.zeros((0, len(z)))
     product = none
-    if form.products and len(z) * form.size(dim) <= NUMBERS:
-        product = product_features(at, z, s).T
-    y, s_y = (at.whiten(z), at.push(s)) if form.linear == "diagonal" else (z, at.regress(s))
-    turned = (at.regress(s), z, y, s_y)
-    own, z, y, s_y = (np.ascontiguousarray(v.T, np.float32) for v in turned)
-    linear = none if form.linear == "shift" else 1 + y * s_y
-    if form.linear == "full" and dim <= PAIRS_UP_TO:
-        correlation = np.eye(dim) if at.root is None else at.root @ at.root
+    if dim * (dim + 3) // 2 + dim * dim * (dim + 1) // 2 <= rule.FEATURES:
+        product = np.concatenate([*products(Scored(at, z, at.whiten(z), at.push(s), s))], axis=1).T
+    own, z = (np.ascontiguousarray(v.T, np.float32) for v in (at.regress(s), z))
+    linear = 1 + z * own
+    if dim <= PAIRS_UP_TO:
+        correlation = np.eye(dim) if at.correlation is None else at.correlation
         i, j = np.triu_indices(dim, 1)
         pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
         linear = np.concatenate([linear, pairs])
-    orders = max(0, form.order - 1)
-    sizes = (dim, len(linear), orders * dim, len(product))
-    phi = np.empty((sum(sizes), z.shape[1]), np.float32)
-    first, second, third = np.cumsum(sizes[:3])
-    phi[:first], phi[first:second], phi[third:] = own, linear, product
+    orders = ORDER - 1
+    phi = np.empty((dim + len(linear) + orders * dim + len(product), z.shape[1]), np.float32)
+    second = dim + len(linear)
+    third = second + orders * dim
+    phi[:dim], phi[dim:second], phi[third:] = own, linear, product
     marginal = phi[second:third].reshape(orders, *z.shape)
     for start in range(0, dim, FEATURES_AT_ONCE):
         part = slice(start, start + FEATURES_AT_ONCE)
         _fill(marginal[:, part], z[part], own[part])
-    return phi, sizes
+    return phi, len(linear) == dim and len(product) == 0
 
 
 def _fill(
@@ -145,7 +142,7 @@ def _fill(
     own: Float[np.ndarray, "d n"],
 ) -> None:
     """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
-    cut, inside = np.clip(z, -FAR, FAR), (np.abs(z) < FAR).astype(np.float32)
+    cut, inside = np.clip(z, -rule.FAR, rule.FAR), (np.abs(z) < rule.FAR).astype(np.float32)
     before, last = np.ones_like(cut), cut
     for k, out in enumerate(marginal, start=2):
         before, last = last, cut * last - (k - 1) * before

@@ -31,12 +31,10 @@ class Gain(NamedTuple):
 
 
 def gains(
-    before: dict[str, np.ndarray], after: dict[str, np.ndarray], features: Features, every: int
+    before: dict[str, np.ndarray], after: dict[str, np.ndarray], features: Features
 ) -> dict[str, Gain]:
-    """The gain for each variable, (chain, draw, ...); features are of one in `every` draws."""
-    old, new = (
-        {name: _elements(x)[:, ::every] for name, x in values.items()} for values in (before, after)
-    )
+    """The gain for each variable, (chain, draw, ...)."""
+    old, new = ({name: _elements(x) for name, x in values.items()} for values in (before, after))
     whole = lambda parts: np.concatenate(list(parts.values()), axis=2)
     ratio = _ratios(whole(old), whole(new), features)
     ends = np.cumsum([x.shape[2] for x in old.values()])[:-1]

@@ -1,43 +1,45 @@
-"""Rebalance a whole run: one smooth map for all draws, so that every Stein feature has mean 0."""
+"""Rebalance a whole run: estimate what the scores tell, and match the draws to it."""
 
-import functools
 import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import as_numbers, check_flag, check_number, check_option
+from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
-from srmc.metrics.errors import autocorrelation_time
+from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
-from srmc.rebalance.assumption import check_assumption
 from srmc.rebalance.batched import Batched, is_fresh
-from srmc.rebalance.choose import AT_FIRST, DECLINED, FORMS, PER_TIME, Budget, Part, choose, filled
-from srmc.rebalance.coordinates import coordinates
+from srmc.rebalance.check import check_assumption
+from srmc.rebalance.choose import Bank
+from srmc.rebalance.estimate import estimate
+from srmc.rebalance.features import scored
 from srmc.rebalance.given import like, take
-from srmc.rebalance.report import Report, left, nothing, residual
-from srmc.rebalance.solve import apply
+from srmc.rebalance.match import match
+from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
 from srmc.types import Array, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
-FEWEST = 4  # draws per chain, below which nothing is done
+GONE = {
+    "form": "what is estimated, and how, is chosen by one criterion",
+    "cost": "no gradients are spent but those at the draws",
+}
 
 
 @overload
 def rebalance(
     draws: Any,
-    score_fn: ScoreFn,
-    scores: Any = ...,
-    pooled: bool = ...,
-    form: str = ...,
-    logdensity_fn: DensityFn | None = ...,
+    score_fn: ScoreFn | None = ...,
     *,
-    cost: float | None = ...,
+    scores: Any = ...,
+    logdensity_fn: DensityFn | None = ...,
+    pooled: bool = ...,
     report: Literal[False] = ...,
     progress: bool = ...,
 ) -> Any: ...
@@ -46,13 +48,11 @@ def rebalance(
 @overload
 def rebalance(
     draws: Any,
-    score_fn: ScoreFn,
-    scores: Any = ...,
-    pooled: bool = ...,
-    form: str = ...,
-    logdensity_fn: DensityFn | None = ...,
+    score_fn: ScoreFn | None = ...,
     *,
-    cost: float | None = ...,
+    scores: Any = ...,
+    logdensity_fn: DensityFn | None = ...,
+    pooled: bool = ...,
     report: Literal[True],
     progress: bool = ...,
 ) -> tuple[Any, Report | list[Report]]: ...
@@ -60,21 +60,20 @@ def rebalance(
 
 def rebalance(
     draws: Any,
-    score_fn: ScoreFn,
-    scores: Any = None,
-    pooled: bool = True,
-    form: str = "auto",
-    logdensity_fn: DensityFn | None = None,
+    score_fn: ScoreFn | None = None,
     *,
-    cost: float | None = None,
+    scores: Any = None,
+    logdensity_fn: DensityFn | None = None,
+    pooled: bool = True,
     report: bool = False,
     progress: bool = True,
+    **gone: Any,
 ) -> Any:
     """Move finished draws so that means, covariances, quantiles and tails come closer.
 
-    Stein features, such as the score, have mean 0 under the target. Over a run of finite length
-    their averages are not quite 0, and the errors of all estimates go with them. This finds one
-    smooth map, close to the identity, under which the averages are 0, and applies it to all draws.
+    Stein features, such as the score, have mean 0 under the target. Regressions on them estimate
+    means, second moments and marginal distribution functions with smaller errors than averages
+    have, and the draws are moved, as little as that takes, to where they have these.
 
     Parameters
     ----------
@@ -84,28 +83,15 @@ def rebalance(
         dictionary or in the posterior of an ArviZ trace.
     score_fn
         The gradient of the log density at one draw, a JAX function. A draw is a vector, or has its
-        variables by name; it is an array if the only variable is called x. The function is
-        evaluated at all draws, up to seven times, and up to six times more for each simpler form
-        that has to be tried.
+        variables by name; it is an array if the only variable is called x. It is evaluated once per
+        draw, unless `scores` are given. Without both, it is the gradient of `logdensity_fn`.
     scores
-        The scores at the draws, in their shape, if they are known; they save one evaluation.
-    pooled
-        Whether one map serves all chains, or each chain gets its own.
-    form
-        The fields along which draws move. "auto" starts with the richest that dimensions and
-        draws allow, and takes fewer if the iteration does not converge: "products" (as "full", and
-        products of two coordinates along each), "full" (affine maps and Hermite polynomials of each
-        coordinate up to order 5; "auto" takes them up to 9 near a Gaussian), "affine", "diagonal"
-        (as "full", with scalings of the whitened coordinates in place of all linear maps), "scale",
-        "shift".
+        The scores at the draws, in their shape, as NUTS, HMC and MALA compute them.
     logdensity_fn
         The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
         and wrong gradients are found), and no draw is moved to where it is not finite.
-    cost
-        The number of gradients that the draws took, all chains together, if it is known. Then at
-        most 30% of it is spent here, and only where that is expected to lower the errors more than
-        as many further draws would. Near a Gaussian iterations may take 60% of it, and very near
-        it all; checks, and log densities at moved draws, come on top.
+    pooled
+        Whether one map serves all chains, or each chain gets its own.
     report
         Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
     progress
@@ -113,173 +99,149 @@ def rebalance(
 
     Returns
     -------
-    The moved draws, in the form and precision of `draws`. With form="auto" they stay as they were,
-    with a warning, where the features cannot have mean 0 under the target that `score_fn` is of.
+    The moved draws, in the form and precision of `draws`. They are unchanged, with a warning,
+    where the features cannot have mean 0 under the target that the scores are of.
     """
     keep_programs()
+    refuse("rebalance", gone)
     taken = take("draws", draws)
     given = taken.array
     x = as_chains("draws", given)
-    check_option("form", form, ("auto", *FORMS))
     for name, value in (("pooled", pooled), ("report", report), ("progress", progress)):
         check_flag(name, value)
-    density, known, one = None, None, jnp.asarray(x[0, 0])
+    density, score, known, one = None, None, None, jnp.asarray(x[0, 0])
     if logdensity_fn is not None:
         own = taken.of_vector("logdensity_fn", logdensity_fn, returns_draw=False)
         density = Batched("logdensity_fn", pinned(own, one), x, ())
-    own = taken.of_vector("score_fn", score_fn, returns_draw=True)
-    score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
-    if cost is not None:
-        check_number("cost", cost, above=0)
+    if score_fn is not None:
+        own = taken.of_vector("score_fn", score_fn, returns_draw=True)
+        score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
+    elif logdensity_fn is not None:
+        score = Batched("the gradient", pinned(jax.grad(own), one), x, x.shape[2:])
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
+    elif score is None:
+        raise ValueError("score_fn, scores or logdensity_fn must be given, got None of the three")
     with progress_bar(progress and sys.stderr.isatty()) as show:
-        parts = rebalance_parts(Run(x, known, score, density, cost), pooled, form, show=show)
-    for text in complaints(parts):
+        parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
+    few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
+    for text in few[:1] or complaints(parts):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
 
 
-class Run(NamedTuple):
-    """Draws in chains, their scores if they are known, and the functions of a draw.
+def refuse(function: str, gone: dict[str, Any]) -> None:
+    """Refuse keywords, those of older versions with the reason for which they are gone."""
+    for name in gone:
+        why = f": {GONE[name]}" if name in GONE else ""
+        raise TypeError(f"{function} has no keyword {name}{why}")
 
-    cost
-        The number of gradients that the draws took, if it is known.
-    every
-        One in so many draws is scored to begin with, if scores are not known.
-    """
+
+class Run(NamedTuple):
+    """Draws in chains, their scores if they are known, and the functions of a draw."""
 
     chains: Float[np.ndarray, "chain draw d"]
     scores: Float[np.ndarray, "chain draw d"] | None
-    score: Batched
-    density: Batched | None
-    cost: float | None = None
-    every: int = 1
+    score: Batched | None
+    density: Batched | None = None
+
+
+class Rebalanced(NamedTuple):
+    """The moves of draws under one map, what was done, and the draws with their scores."""
+
+    moves: Float[np.ndarray, "chain draw d"]
+    report: Report
+    chains: Float[np.ndarray, "chain draw d"]
+    scores: Float[np.ndarray, "chain draw d"]
 
 
 def rebalance_parts(
-    run: Run, pooled: bool, form: str = "auto", *, exact: bool = True, show: Show = quiet
-) -> list["Rebalanced"]:
+    run: Run, pooled: bool, *, exact: bool = True, show: Show = quiet
+) -> list[Rebalanced]:
     """Rebalance all chains together, or each by itself; see `check_assumption` for `exact`."""
     count = 1 if pooled else len(run.chains)
-    if run.scores is None and run.density is not None and run.chains.shape[1] >= FEWEST:
-        # Of sticky chains, some draws per correlation time tell as much as all.
-        time = float(np.min(autocorrelation_time(run.chains)))
-        run = run._replace(every=max(1, int(time / PER_TIME)))
     parts = []
     for n, chains in enumerate(np.array_split(run.chains, count)):
         show("rebalancing", n, count)
         scores = None if run.scores is None else run.scores[n : n + len(chains)]
-        cost = None if run.cost is None else run.cost / count
-        one = run._replace(chains=chains, scores=scores, cost=cost)
-        parts.append(_rebalanced(one, form, exact))
+        parts.append(_rebalanced(run._replace(chains=chains, scores=scores), exact))
     show("rebalancing", count, count)
     return parts
 
 
-def moved(given: np.ndarray, parts: list["Rebalanced"]) -> np.ndarray:
+def moved(given: np.ndarray, parts: list[Rebalanced]) -> np.ndarray:
     """The draws after their moves, which are added to what was given: its precision is kept."""
     move = np.concatenate([part.moves for part in parts]).reshape(given.shape)
     result: np.ndarray = given + move.astype(given.dtype)
     return result
 
 
-class Rebalanced(NamedTuple):
-    """The moves of draws under one map, what was done, and the draws that were scored first."""
-
-    moves: Float[np.ndarray, "chain draw d"]
-    report: Report
-    part: Part
-
-
-def _rebalanced(run: Run, form: str, exact: bool) -> Rebalanced:
+def _rebalanced(run: Run, exact: bool) -> Rebalanced:
     """The draws of some chains under one map."""
-    chains, score, density = run.chains, run.score, run.density
-    few = chains.shape[1] < FEWEST
-    if few or (form == "auto" and _is_dear(run)):
+    chains, dim = run.chains, run.chains.shape[2]
+    began = _spent(run)
+    if chains.shape[1] < rule.FEWEST:
         scores = np.full_like(chains, np.nan) if run.scores is None else run.scores
-        reason = f"there are fewer than {FEWEST} draws per chain" if few else DECLINED
-        return Rebalanced(np.zeros_like(chains), nothing(reason), Part(chains, scores))
-    spent = _meter(score, density)
-    part = _scored(run)
-    usable = np.all(np.isfinite(part.s), axis=1)
-    checked = functools.cache(
-        lambda: check_assumption(part.chains, part.scores, score, density, exact)
-    )
-    x, found, why = chains.reshape(-1, chains.shape[2]), None, "too few draws have a finite score"
-    if np.sum(usable) >= 2:
-        whole = part if len(part.x) == len(x) else filled(chains, part, run.every)
-        usable = np.all(np.isfinite(whole.s), axis=1)
-        at = coordinates(whole.x[usable], whole.s[usable])
-        last = 0 if density is None else np.sum(is_fresh(x)) / 2  # to see that no draw left
-        budget = Budget(run.cost, lambda: spent().cost, float(last))
-        is_sound = lambda: not any(f.failed for f in checked())
-        found, why = choose(at, form, whole, score, density is not None, budget, is_sound)
-    findings = () if why == DECLINED else checked()  # which takes gradients
-    if found is None:
-        why = "; ".join(f.text for f in findings if f.failed) or why
-        report = nothing(why, findings, int(np.sum(~usable)))
-        report = report._replace(every=run.every, **spent()._asdict())
-        return Rebalanced(np.zeros_like(chains), report, part)
-    solved = found.solved
-    moved = at.restore(apply(at, solved.weights, at.standardise(x)))
-    stays = solved.stays if density is None else ~np.isfinite(density(moved))
-    if len(usable) == len(x):
-        stays = stays | ~usable
-    out = np.where(stays[:, None], x, moved)
-    moves = (out - x) / at.scale
-    before, after, noise = (residual(w) for w in (solved.before, solved.after, solved.noise))
+        why = f"there are fewer than {rule.FEWEST} draws per chain"
+        return Rebalanced(np.zeros_like(chains), nothing(why), chains, scores)
+    if run.scores is None:
+        assert run.score is not None
+        scores = run.score(chains.reshape(-1, dim)).reshape(chains.shape)
+    else:
+        scores = run.scores
+    findings = check_assumption(chains, scores, run.score, run.density, exact)
+    moves, report = _moves(chains.reshape(-1, dim), scores.reshape(-1, dim), findings, run.density)
+    gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
+    report = report._replace(findings=findings, gradients=gradients, densities=densities)
+    return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+
+
+def _spent(run: Run) -> tuple[int, int]:
+    counts = [0 if f is None else f.count for f in (run.score, run.density)]
+    return counts[0], counts[1]
+
+
+def _moves(
+    x: np.ndarray, s: np.ndarray, findings: tuple[Any, ...], density: Batched | None
+) -> tuple[np.ndarray, Report]:
+    """The moves of draws, and what was done beside the checks."""
+    none = np.zeros_like(x)
+    usable = np.all(np.isfinite(s), axis=1)
+    lost = int(np.sum(~usable))
+    varies = np.ptp(x, axis=0) > 0
+    if failed := [f.text for f in findings if f.failed]:
+        return none, nothing("; ".join(failed), stayed=lost)
+    if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
+        return none, nothing("too few different draws have a finite score", stayed=lost)
+    where = np.ix_(usable, varies)
+    try:
+        at = scored(x[where], s[where])
+        found = estimate(at, Bank(at))
+        z = match(at, found)
+    except np.linalg.LinAlgError as error:
+        return none, nothing(f"the regressions failed: {error}", stayed=lost)
+    if is_nothing(found):
+        report = nothing("no regression promises smaller errors than plain averages", stayed=lost)
+        return none, report._replace(chosen=chosen(found))
+    if not np.all(np.isfinite(z)):
+        return none, nothing("the regressions are not finite", stayed=lost)
+    moves = none.copy()
+    moves[where] = at.at.scale * (z - at.z)
+    size = (z - at.z).ravel()
+    if density is not None:
+        left = ~np.isfinite(density(x + moves))
+        moves[left], usable = 0.0, usable & ~left
     report = Report(
-        form=str(found.form),
-        reason=why,
-        iterations=solved.iterations,
-        before=before,
-        after=after,
-        left=left(before, after, noise),
-        typical_move=float(np.sqrt(np.mean(moves**2))),
-        largest_move=float(np.max(np.abs(moves))),
-        every=run.every,
-        stayed=int(np.sum(np.all(out == x, axis=1))),
-        findings=findings,
-        expected=found.expected,
-        **spent()._asdict(),
+        moved=True,
+        chosen=chosen(found),
+        expected=expected(found),
+        typical_move=float(np.sqrt(np.mean(size**2))),
+        largest_move=float(np.max(np.abs(size))),
+        stayed=int(np.sum(~usable)),
     )
-    return Rebalanced((out - x).reshape(chains.shape), report, part)
-
-
-class _Spent(NamedTuple):
-    """What was evaluated since a meter was set."""
-
-    gradients: int
-    densities: int
-
-    @property
-    def cost(self) -> float:
-        return self.gradients + self.densities / 2
-
-
-def _meter(score: Batched, density: Batched | None) -> Callable[[], _Spent]:
-    count = lambda: _Spent(score.count, 0 if density is None else density.count)
-    began = count()
-    return lambda: _Spent(*(now - then for now, then in zip(count(), began, strict=True)))
-
-
-def _is_dear(run: Run) -> bool:
-    """Whether scoring the draws to begin with would take too large a part of what they took."""
-    if run.scores is not None or run.cost is None:
-        return False
-    some = run.chains[:, :: run.every].reshape(-1, run.chains.shape[2])
-    return bool(np.sum(is_fresh(some)) > AT_FIRST * run.cost)
-
-
-def _scored(run: Run) -> Part:
-    """The draws whose scores are known, or those that are scored now."""
-    if run.scores is not None:
-        return Part(run.chains, run.scores)
-    chains = run.chains[:, :: run.every]
-    return Part(chains, run.score(chains.reshape(-1, chains.shape[2])).reshape(chains.shape))
+    return moves, report
 
 
 def complaints(parts: list[Rebalanced]) -> list[str]:
@@ -288,24 +250,15 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
     of = lambda found: "" if len(reports) == 1 else f" of chain {', '.join(map(str, found))}"
-    if parts[0].moves.shape[1] < FEWEST:  # of a run that was stopped at once, say
+    if parts[0].moves.shape[1] < rule.FEWEST:  # of a run that was stopped at once, say
         return found
-    stay = [n for n, one in enumerate(reports) if one.form == "none"]
-    odd = [n for n in stay if reports[n].reason != DECLINED]
-    if odd:
-        found.append(f"the draws{of(odd)} stay as they were: {reports[odd[0]].reason}")
-    failures = {
-        n: [f.text for f in one.findings if f.failed]
-        for n, one in enumerate(reports)
-        if n not in stay and any(f.failed for f in one.findings)
-    }
-    if failures:
-        first = "; ".join(next(iter(failures.values())))
-        found.append(f"rebalanced draws{of(failures)} may be off the target: {first}")
-    stayed = sum(r.stayed for r in reports if r.form != "none")
+    stay = [n for n, one in enumerate(reports) if not one.moved]
+    if stay:
+        found.append(f"the draws{of(stay)} are unchanged: {reports[stay[0]].reason}")
+    stayed = sum(r.stayed for r in reports if r.moved)
     if stayed > 0.01 * num_draws:
         found.append(
-            f"{stayed} of {num_draws} draws stayed as they were, since their moves left the target "
+            f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
     return found

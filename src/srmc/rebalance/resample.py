@@ -19,7 +19,7 @@ from srmc.kernels.discrete.space import Space
 from srmc.metrics.errors import batch_means_error
 from srmc.rebalance.errors import error_beside
 from srmc.rebalance.regress import Features
-from srmc.rebalance.report import Expected, Report, Residual, nothing
+from srmc.rebalance.report import Expected, Report, nothing
 from srmc.rebalance.reweight import DRAWS_PER_FEATURE, reweight
 from srmc.types import Array, Float, Int, LogDensity
 
@@ -119,17 +119,10 @@ def _report(
     gain = float(np.mean(ratio[plain > 0])) if np.any(plain > 0) else 1.0
     counts = np.bincount(chosen, minlength=len(flat))
     return Report(
-        form="resampled",
-        reason="",
-        iterations=0,
-        gradients=int(cost),
-        before=Residual(before, 0.0, 0.0),
-        after=Residual(after, 0.0, 0.0),
-        left=Residual(left, left, left),
-        typical_move=0.0,
-        largest_move=0.0,
-        every=1,
-        stayed=int(np.sum(counts == 1)),
-        findings=(),
+        moved=True,
+        chosen={"states": {"resampled": 1}},
         expected=Expected(gain, gain, gain),
+        left=left,
+        stayed=int(np.sum(counts == 1)),
+        gradients=int(cost),
     )

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from srmc._checks import check_number
+from srmc.coordinates.whiten import DENSE, Rows
 from srmc.rebalance.as_chains import as_chains
-from srmc.rebalance.coordinates import Rows, coordinates
-from srmc.rebalance.transport import hermite
-from srmc.sample.tune import rule
+from srmc.rebalance.features import linear, marginal, scored
 from srmc.types import Float
 
 ORDER = 5  # of the marginal features
@@ -78,24 +77,17 @@ def stein_features(x: Rows, s: Rows) -> Rows:
     Scores come first, then scalings and products, then marginal features, which without products
     would make covariances worse.
     """
-    at = coordinates(x, s)
-    z, s = at.standardise(x), s * at.scale
-    y, s_y = at.whiten(z), at.push(s)
-    count, dim = z.shape
+    at = scored(x, s)
+    count, dim = x.shape
     room = count / DRAWS_PER_FEATURE
-    groups, used = [s_y], dim
-    if room >= used + dim:
-        groups.append(1 + y * s_y)
-        used += dim
-    pairs = dim * (dim - 1) // 2
-    if dim > rule.DENSE_UP_TO or room < used + pairs:
+    groups, pairs = [at.s], dim * (dim + 1) // 2
+    if dim > DENSE or room < dim + pairs:
+        if room >= 2 * dim:
+            groups.append(1 + at.y * at.s)
         return np.concatenate(groups, axis=1)
-    rows, columns = np.triu_indices(dim, 1)
-    groups.append((s_y[:, rows] * y[:, columns] + s_y[:, columns] * y[:, rows]) / 2)
-    order = min(ORDER, 1 + int((room - used - pairs) // dim))
-    if order >= 2:
-        values, slopes = hermite(z, order)
-        groups += list(slopes + values * at.regress(s)[None])
+    groups.append(linear(at))
+    order = min(ORDER, 1 + int((room - dim - pairs) // dim))
+    groups += list(marginal(at.z, at.own, order))[2:]
     return np.concatenate(groups, axis=1)
 
 

@@ -1,4 +1,4 @@
-"""The glue: history, strength and surrogate around any base kernel (alg:srmc)."""
+"""History, strength and surrogate around any base kernel (alg:srmc)."""
 
 import functools
 import inspect
@@ -117,6 +117,8 @@ def repel(
         "history_start": history_start,
     }
     logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
+    if hasattr(algorithm, "chosen"):  # by its arguments it may be a kernel on a discrete space
+        algorithm, args, kwargs = algorithm.chosen(*args, **kwargs)
     if hasattr(algorithm, "repel"):  # a kernel on a discrete space
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}
@@ -205,7 +207,8 @@ def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:
-        raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+        found = ", ".join(map(str, unknown))
+        raise ValueError(f"repellence must be keywords of repel, got {found}")
     names = inspect.signature(make_memory).parameters
     history = {n: options.get(n, known[n].default) for n in names if n in known}
     make_memory(lambda theta: theta, **history)

@@ -13,7 +13,7 @@ from srmc.metrics.errors import (
     repelled_error,
 )
 from srmc.metrics.tails import plain_error, tail_shape
-from srmc.rebalance.errors import active_features, error_beside
+from srmc.rebalance.errors import active_features, error_beside, no_features
 from srmc.rebalance.regress import Features
 from srmc.rebalance.report import Report, from_record
 from srmc.results.kept import Kept
@@ -27,24 +27,24 @@ class Errors:
     """Standard errors of means and quantiles: from batch means, unless features tell more.
 
     rebalanced
-        The features of each map, and the number of draws per draw that has features.
+        The features of each map; version 0.2 has those of one in some draws of sticky chains.
     repelled
         The features that the history averaged, its gain and alpha, and whether it was shared.
     """
 
-    rebalanced: tuple[list[Features], int] | None = None
+    rebalanced: list[Features] | None = None
     repelled: tuple[Any, ...] | None = None
 
     @staticmethod
     def of(kept: Kept, about: dict[str, Any], shared: bool) -> "Errors":
         """The errors of what a run kept."""
-        reports = about.get("rebalancing") or []
-        if kept.scored is not None and any(r["form"] != "none" for r in reports):
+        reports = [from_record(record) for record in about.get("rebalancing") or ()]
+        if kept.scored is not None and any(r.moved for r in reports):
             if "features" in kept.scored:
                 phi = np.asarray(kept.scored["features"], float)
-                return Errors(rebalanced=([Features.of(phi, reports[0]["left"]["shift"], 0)], 1))
+                return Errors(rebalanced=[Features.of(phi, reports[0].left, 0)])
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
-            return Errors.of_rebalanced(x, s, [from_record(report) for report in reports])
+            return Errors.of_rebalanced(x, s, reports)
         if "features" in kept.stats:
             names = ("features", "gain", "alpha")
             found = (np.asarray(kept.stats[name], float) for name in names)
@@ -56,10 +56,10 @@ class Errors:
         """The errors of rebalanced draws: x before with scores s, and one report per map."""
         split = lambda v: np.array_split(v, len(reports))
         features = [
-            active_features(own, score, report.form, report.left)
+            active_features(own, score) if report.moved else no_features(own)
             for own, score, report in zip(split(x), split(s), reports, strict=True)
         ]
-        return Errors(rebalanced=(features, reports[0].every))
+        return Errors(rebalanced=features)
 
     def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved.
@@ -67,7 +67,8 @@ class Errors:
         They may be so many functions of the same quantities, one function after the other.
         """
         if self.rebalanced is not None:
-            features, every = self.rebalanced
+            features = self.rebalanced
+            every = -(-base.shape[1] // features[0].phi.shape[2])
             before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
             parts = zip(before, features, after, strict=True)
             errors = [error_beside(*part, functions) for part in parts]

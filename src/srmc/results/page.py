@@ -12,6 +12,7 @@ from srmc.results.repeat import how_to_repeat
 from srmc.results.result import Result
 from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
 from srmc.results.tables import facts
+from srmc.results.trouble import is_learned, said_of
 
 CHAINS = 20  # in the tables of chains and of their maps
 
@@ -53,6 +54,9 @@ def _in_words(result: Result) -> str:
         text += f" by {settings['kernel']}, after {settings['num_warmup']:,} steps of warm-up"
     if result.kept.draws is None:
         text += f", of which the {settings['keep']} were kept"
+    if is_learned(result):
+        before, after = about["coordinates"]["divergence"]
+        text += f". {said_of(result)} (divergence from a Gaussian {before:.2g}, then {after:.2g})"
     return f"{text}. {_ABOUT_DRAWS[kind_of(result)]}"
 
 
@@ -133,38 +137,30 @@ def _plain_number(value: Any) -> str:
 
 
 def _rebalancing(result: Result) -> Iterator[Markup]:
-    reports = result.about.get("rebalancing") or []
+    reports = result.rebalancing
     if not reports:
         return
-    yield tag("h2", "Features before and after")
+    yield tag("h2", "Rebalancing")
     yield tag(
         "p",
-        "Under the target the mean of every feature is 0. These are the means over the run, as "
-        "root mean squares over features, in standard deviations of the features.",
+        "The squared errors to expect, over those of plain averages, and how far draws moved, in "
+        "standard deviations.",
     )
-    groups = [g for g in ("shift", "linear", "marginal") if any(r["before"][g] for r in reports)]
     rows = [
         [
             "all chains" if len(reports) == 1 else f"chain {n}",
-            r["form"],
-            *(f"{r[when][g]:.2g}" for g in groups for when in ("before", "after")),
-            *(f"{r['expected'][k]:.1%}" for k in ("means", "variances", "quantiles")),
-            f"{r['typical_move']:.2g}",
-            f"{r['largest_move']:.2g}",
+            *(f"{ratio:.1%}" for ratio in r.expected),
+            f"{r.typical_move:.2g}",
+            f"{r.largest_move:.2g}",
         ]
         for n, r in enumerate(reports[:CHAINS])
     ]
-    first = [
-        ("", 1),
-        *((g, 2) for g in groups),
-        ("variance left, expected, of", 3),
-        ("move, in sd", 2),
-    ]
-    second = ["form", *["before", "after"] * len(groups), "means", "variances", "quantiles"]
-    yield table([["", *first], ["", *second, "typical", "largest"]], rows)
+    first = [("", 1), ("expected of", 3), ("move", 2)]
+    second = ["", "means", "variances", "quantiles", "typical", "largest"]
+    yield table([first, second], rows)
     yield from limit(len(reports), len(rows), "chains are shown")
-    found = [f for r in reports[:CHAINS] for f in r["findings"] if f["failed"]]
-    texts = [r["reason"] for r in reports[:CHAINS] if r["reason"]] + [f["text"] for f in found]
+    found = [f for r in reports[:CHAINS] for f in r.findings if f.failed]
+    texts = [r.reason for r in reports[:CHAINS] if r.reason] + [f.text for f in found]
     if texts:
         yield tag("ul", *(tag("li", text) for text in dict.fromkeys(texts)))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
-from srmc._files import as_path, write_whole
+from srmc._extras import extra
+from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
-from srmc.rebalance.report import Report, as_record
+from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
 
@@ -76,12 +78,11 @@ class Result:
                 "draws, base and scores must have one shape, (chain, draw, d), got "
                 f"{after.shape}, {before.shape} and {s.shape}"
             )
-        every = report.every
         kept = Kept(
             stats={"alpha": np.zeros(after.shape[:2])},
             draws={"x": after},
             base={"x": before},
-            scored={"position": before[:, ::every], "score": s[:, ::every]},
+            scored={"position": before, "score": s},
         )
         about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
         return Result(kept, about)
@@ -105,8 +106,9 @@ class Result:
         A rebalanced run has them, if its kernel computes them.
         """
         scored = self.kept.scored or {}
-        every = [report["every"] for report in self.about.get("rebalancing", ())]
-        return scored.get("score") if every and every[0] == 1 else None
+        found = scored.get("model_score", scored.get("score"))
+        whole = found is not None and found.shape[1] == self.about["num_draws"]
+        return found if whole else None  # of sticky chains, version 0.2 scored some draws
 
     @property
     def stats(self) -> dict[str, np.ndarray]:
@@ -133,7 +135,12 @@ class Result:
     @property
     def is_rebalanced(self) -> bool:
         """Whether the draws are those of the plain kernel, moved."""
-        return any(report["form"] != "none" for report in self.about.get("rebalancing", ()))
+        return any(report.moved for report in self.rebalancing)
+
+    @property
+    def rebalancing(self) -> list[Report]:
+        """What rebalancing did: one report, or one for each chain; empty without rebalancing."""
+        return [from_record(record) for record in self.about.get("rebalancing") or ()]
 
     @property
     def warnings(self) -> list[str]:
@@ -217,13 +224,13 @@ class Result:
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """
-        mean = np.asarray(function(self.draws), float)
         shape = next(iter(self.draws.values())).shape[:2]
+        mean = _of_draws(function, self.draws)
         if mean.shape[:2] != shape:
             raise ValueError(
                 f"function must return an array (chain, draw, ...), {shape} first, got {mean.shape}"
             )
-        values = np.asarray(function(self.base), float) if self.base is not None else mean
+        values = _of_draws(function, self.base) if self.base is not None else mean
         after, before = (v.reshape(*shape, -1) for v in (mean, values))
         error = self._errors.of_mean(after, before)
         if np.any(are_events(before)):
@@ -280,10 +287,16 @@ class Result:
         beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
         and the history fared. A notebook shows the figure as an image.
         """
-        from srmc.results.plots import plot
+        with extra("result.plot"):
+            from srmc.results.plots import plot
 
-        figure = plot(self)
         if path is not None:
+            path = as_file("path", path)
+        figure = plot(self)
+        known = figure.canvas.get_supported_filetypes()
+        if path is not None:
+            if path.suffix and path.suffix[1:].lower() not in known:
+                raise ValueError(f"path must end with one of {', '.join(known)}, got {path}")
             figure.savefig(path, dpi=110)
         return figure
 
@@ -293,11 +306,10 @@ class Result:
         It has the warnings, estimates with their errors beside those of the plain chain, traces,
         densities, what rebalancing did, the cost, and how to repeat the run.
         """
-        from srmc.results.page import page
+        with extra("result.report"):
+            from srmc.results.page import page
 
-        path = as_path("path", path)
-        if not path.parent.is_dir():
-            raise ValueError(f"path must be a file in an existing folder, got {path}")
+        path = as_file("path", path)
         write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
 
     def to_arviz(self, log_likelihood: bool = False) -> Any:
@@ -316,7 +328,20 @@ class Result:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
         from srmc.results.netcdf import save
 
-        save(self, as_path("path", path))
+        save(self, as_file("path", path))
+
+
+def _of_draws(function: Any, draws: dict[str, Any]) -> np.ndarray:
+    """The numbers that a user's function returns for draws."""
+    if not callable(function):
+        raise TypeError(f"function must be a function of draws by name, got {function!r}")
+    try:
+        inspect.signature(function).bind(draws)
+    except TypeError as error:
+        raise TypeError(f"function must be a function of draws by name alone: {error}") from None
+    except ValueError:  # it has no signature
+        pass
+    return as_numbers("what function returns", function(draws))
 
 
 def labels(

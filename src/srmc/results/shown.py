@@ -1,4 +1,4 @@
-"""The first coordinates of a run, of which its page has room for so many."""
+"""The first coordinates of a run, which its page shows."""
 
 from typing import Any, NamedTuple
 
@@ -67,6 +67,6 @@ def summary_of(result: Result, shown: Shown, base: bool) -> Any:
 def kind_of(result: Result) -> str:
     """What the draws are: rebalanced, resampled, repelled or plain."""
     if result.is_rebalanced:
-        forms = [report["form"] for report in result.about["rebalancing"]]
-        return "resampled" if "resampled" in forms else "rebalanced"
+        resampled = any("states" in report.chosen for report in result.rebalancing)
+        return "resampled" if resampled else "rebalanced"
     return "repelled" if np.max(result.stats["alpha"]) > 0 else "plain"

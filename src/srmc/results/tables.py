@@ -58,11 +58,15 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
         "draws with a proposal of density or acceptance 0, or not finite": impossible,
         "seconds, compilation included": about["seconds"],
     }
-    reports = about.get("rebalancing") or []
+    if "divergence" in about.get("coordinates", {}):
+        before, after = about["coordinates"]["divergence"]
+        found["divergence from a Gaussian, in the model's coordinates"] = before
+        found["divergence from a Gaussian, in learned coordinates"] = after
+    reports = result.rebalancing
     if reports:
-        found["gradients, rebalancing"] = sum(report["gradients"] for report in reports)
+        found["gradients, rebalancing"] = sum(report.gradients for report in reports)
     if result.is_rebalanced:
-        found["typical move of a draw, in sd"] = max(r["typical_move"] for r in reports)
+        found["typical move of a draw, in sd"] = max(r.typical_move for r in reports)
     if _repels(result):
         found |= {
             "draws at which the guard lowered alpha": result.total("is_hot"),

@@ -26,8 +26,31 @@ class RunWarning(UserWarning):
 
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
+    if improper := list(_improper(result)):
+        return improper  # of which all else follows
     found = _of_the_density(result), _of_steps(result), _of_the_loop(result), of_chains(result)
     return [text for some in found for text in some]
+
+
+def _improper(result: Result) -> Iterator[str]:
+    """Of a proper target, E[(x - E x)·s] = -d, while here the score points away from the draws."""
+    scored = result.kept.scored or {}
+    if "score" not in scored or scored["score"].shape[1] < FEWEST:
+        return
+    x, s = (np.asarray(scored[name], float) for name in ("position", "score"))
+    if not np.any(s):
+        yield (
+            "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "
+            "improper, and the draws mean nothing. Give every parameter a proper prior"
+        )
+    with np.errstate(all="ignore"):
+        slope = np.sum((x - x.mean(axis=1, keepdims=True)) * s, axis=(1, 2))
+    if np.all(slope > 0):
+        yield (
+            "the log density grows the farther draws are from their mean, in every chain: it has "
+            "no maximum there and is probably improper, so that the draws mean nothing. Check its "
+            "sign, and give every parameter a proper prior"
+        )
 
 
 def _of_the_density(result: Result) -> Iterator[str]:
@@ -36,10 +59,10 @@ def _of_the_density(result: Result) -> Iterator[str]:
         return
     flat = np.flatnonzero(np.all(np.asarray(scores) == 0, axis=(0, 1)))
     if len(flat):
-        which = "" if len(flat) == scores.shape[2] else f" in coordinate {_listed(flat)}"
         yield (
-            f"the log density is flat{which}: its gradient was 0 at every draw. Unless it has "
-            "walls, it is improper, and the draws mean nothing. Give every parameter a proper prior"
+            f"the log density is flat in coordinate {_listed(flat)}: its gradient was 0 at every "
+            "draw. Unless it has walls, it is improper, and the draws mean nothing. Give every "
+            "parameter a proper prior"
         )
 
 
@@ -74,11 +97,32 @@ def _about_divergences(result: Result, count: int) -> str:
         return (
             f"They cluster at {'low' if share < 0.5 else 'high'} values of {name} (their mean rank "
             f"is {share:.0%}), where parts of the target may be missing. Use smaller steps "
-            "(target_acceptance=0.95). Reparametrise the model if the scale or location of other "
-            f"parameters depends on {name}"
+            f"(target_acceptance=0.95). {_advice(result, name)}"
         )
     where = "They are too few to tell whether they" if count < CLUSTER else "They do not"
     return f"{where} cluster. Smaller steps (target_acceptance=0.95) usually remove them"
+
+
+def _advice(result: Result, name: str) -> str:
+    """What else to do where draws diverge at some values of a coordinate."""
+    if is_learned(result):
+        return (
+            f"{said_of(result)}; what is left of the dependence on {name} is not of that form, and "
+            "may need a model that is parametrised otherwise"
+        )
+    return f"Reparametrise the model if the scale or location of other parameters depends on {name}"
+
+
+def is_learned(result: Result) -> bool:
+    """Whether the run went on in learned coordinates."""
+    return bool(result.about.get("coordinates", {}).get("kind") == "learned")
+
+
+def said_of(result: Result) -> str:
+    """The coordinates that were learned, in a sentence without its stop."""
+    found = result.about["coordinates"]["found"] or ["no parameter follows another strongly"]
+    text = ", and ".join(found)
+    return f"{text[:1].upper()}{text[1:]}: sampled in coordinates in which that is undone"
 
 
 def _cluster(draws: dict[str, Any], result: Result) -> tuple[str, float] | None:

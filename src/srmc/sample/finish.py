@@ -6,21 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
 from srmc._attempt import attempt
-from srmc._programs import over_rows, pinned, remembered
+from srmc._programs import over_rows, pinned
 from srmc._progress import Show
 from srmc.models.problem import Problem
 from srmc.rebalance.batched import NUMBERS_AT_ONCE, ROWS_AT_ONCE, Batched
-from srmc.rebalance.choose import Part
 from srmc.rebalance.rebalance import Rebalanced, Run, complaints, moved, rebalance_parts
 from srmc.rebalance.report import Report, nothing
 from srmc.rebalance.resample import resample
 from srmc.results.kept import Kept
 from srmc.sample.plan import Plan
-from srmc.sample.task import named_values
+from srmc.sample.task import first_of, named_values, unraveller
 from srmc.sample.tune import Tuner
 from srmc.sample.tune.continuous import UNADJUSTED
 from srmc.sample.tune.discrete import Discrete
@@ -40,9 +38,7 @@ def rebalance_run(
     know.
     """
     assert kept.draws is not None
-    first = jax.tree.map(lambda x: jnp.asarray(x[0]), positions)
-    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(first))
-    unravel = _unraveller(jax.tree.structure(first), shapes)
+    unravel = unraveller(first_of(positions))
     x = kept.draws["position"]
     known: list[str] = []
     way = _resampled if isinstance(tuner, Discrete) else _moved
@@ -54,7 +50,7 @@ def rebalance_run(
         "the draws are those of the plain kernel",
         known,
     )
-    changed = any(report.form != "none" for report in reports)
+    changed = any(report.moved for report in reports)
 
     def named() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         base = _by_name(problem, plan, unravel, x)
@@ -85,8 +81,8 @@ def _moved(
     parts = _moved_draws(problem, plan, kept, unravel, show)
     known += complaints(parts)
     scored = {
-        "position": np.concatenate([p.part.chains for p in parts]).astype(x.dtype),
-        "score": np.concatenate([p.part.scores for p in parts]).astype(x.dtype),
+        "position": np.concatenate([p.chains for p in parts]).astype(x.dtype),
+        "score": np.concatenate([p.scores for p in parts]).astype(x.dtype),
     }
     return moved(x, parts), scored, [p.report for p in parts]
 
@@ -103,22 +99,12 @@ def _moved_draws(
         None if scores is None else np.asarray(scores, float),
         Batched("the gradient", score, x, x.shape[2:]),
         Batched("the log density", density, x, ()),
-        _cost(kept.stats, x[..., 0].size * plan.keep.thin),
     )
     try:
         exact = plan.kernel not in UNADJUSTED  # as far as is known
         return rebalance_parts(run, plan.shared_history, exact=exact, show=show)
     except (KeyboardInterrupt, MemoryError, jax.errors.JaxRuntimeError) as error:
         return [_untouched(run, error)]
-
-
-def _cost(stats: dict[str, np.ndarray], num_steps: int) -> float | None:
-    """What the draws took, in gradients; half of one per step of a kernel without gradients.
-
-    None if it is not known.
-    """
-    spent = np.asarray(stats["gradients"]) + np.asarray(stats["hvps"])
-    return None if np.any(spent < 0) else float(np.sum(spent)) or num_steps / 2
 
 
 def _resampled(
@@ -137,17 +123,10 @@ def _resampled(
 def _untouched(run: Run, error: BaseException) -> Rebalanced:
     """What stands if rebalancing was interrupted or failed: the plain draws."""
     reason = f"rebalancing ended early, {type(error).__name__} {error}".rstrip()
-    report = nothing(reason)._replace(gradients=run.score.count)
+    gradients = 0 if run.score is None else run.score.count
+    report = nothing(reason)._replace(gradients=gradients)
     scores = np.full_like(run.chains, np.nan) if run.scores is None else run.scores
-    return Rebalanced(np.zeros_like(run.chains), report, Part(run.chains, scores))
-
-
-@remembered
-def _unraveller(structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...]) -> Unravel:
-    """From a vector to a position of this structure."""
-    zeros = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
-    unravel: Unravel = ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
-    return unravel
+    return Rebalanced(np.zeros_like(run.chains), report, run.chains, scores)
 
 
 def _density(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:

@@ -51,7 +51,7 @@ def look_at(result: Result, aim: Aim) -> Look:
         where[kind] = str(found.fillna(np.inf).idxmax()) if len(found) else ""
     small = all(errors[kind] <= error for kind, error in aim.errors.items())
     trusted = not any(True for _ in of_chains(result))
-    gradients = sum(report["gradients"] for report in result.about["rebalancing"])
+    gradients = sum(report.gradients for report in result.rebalancing)
     return Look(result.about["num_draws"], gradients, errors, where, trusted, small and trusted)
 
 

@@ -135,7 +135,7 @@ def ranks(
                 progress=False,
             )
         assert not isinstance(report, list)
-        forms.append(report.form)
+        forms.append("moved" if report.moved else "none")
         for side, points in (("plain", x), ("rebalanced", moved)):
             found[side].append(rank(true, points))
     return {
@@ -217,7 +217,7 @@ def z_scores(posterior: Posterior, seed: int = 0) -> dict[str, Any]:
         "posterior": posterior.name,
         "dim": posterior.dim,
         "reference_draws": len(known),
-        "form": result.about["rebalancing"][0]["form"],
+        "form": "moved" if result.is_rebalanced else "none",
         "z": ((np.asarray(summary["mean"]) - mean) / error).tolist(),
         "error_over_sd": float(np.median(np.asarray(summary["error"]) / sd)),
     }

@@ -86,8 +86,8 @@ def _row(
     flat = flatten(target)
     offs: dict[str, list[np.ndarray]] = {}  # in units of the reported errors
     alarms = 0
-    for x, s, cost in plain_runs(flat, case, chains, replicates, seed):
-        moved, report = rebalanced(flat, case, x, s, chains * cost)
+    for x, s, _ in plain_runs(flat, case, chains, replicates, seed):
+        moved, report = rebalanced(flat, x, s)
         alarms += any(finding.failed for finding in report.findings)
         result = srmc.Result.of_rebalanced(moved, x, s, report)
         for side, base in (("plain", True), ("rebalanced", False)):

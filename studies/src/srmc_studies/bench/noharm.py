@@ -73,7 +73,7 @@ def noharm(
                 )
                 more = compare(target, against, case, num_chains, runs)
                 row["errors"] |= {
-                    "rebalanced": more["errors"]["rebalanced, equal cost"],
+                    "rebalanced": more["errors"]["rebalanced"],
                     "zv2 beside": more["errors"]["control variates"],
                 }
                 row["rebalancing_gradients"] = more["rebalancing_gradients_per_draw"]

@@ -91,7 +91,7 @@ def noharm_table(rows: list[dict[str, Any]]) -> Table:
 def noharm_page(rows: list[dict[str, Any]]) -> str:
     """The same as Markdown, with the shift alone, the paper's settings and control variates."""
     sides = {
-        "rebalanced": "Rebalanced, its gradients and densities charged",
+        "rebalanced": "Rebalanced, which takes no gradients",
         "zv2 beside": "Control variates of second order on the draws that are rebalanced",
         "repelled": 'Repelled, `alpha="auto"`',
         "shift": "The shift alone",
@@ -170,7 +170,7 @@ def with_rebalanced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found = more.get(place(row)) if row["alpha"] == "auto" else None
         if found is not None:
             both = {
-                "rebalanced": found["rebalanced, equal cost"],
+                "rebalanced": found["rebalanced"],
                 "zv2 beside": found["control variates"],
             }
             row = row | {"errors": row["errors"] | both}

@@ -115,7 +115,7 @@ def _stored(logp: LogDensity, starts: Starts, num_draws: int) -> Programs:
     gradients = jax.jit(jax.vmap(jax.vmap(score)))
     runs = {
         "gradients at all draws": lambda: gradients(draws),
-        "rebalancing": lambda: srmc.rebalance(draws, score, scores, logdensity_fn=logp),
+        "rebalancing": lambda: srmc.rebalance(draws, score, scores=scores, logdensity_fn=logp),
     }
     sampling = {"sampling by NUTS": compile_run(plain, starts, num_draws)}
     return sampling | {name: (run, seconds_of(run)) for name, run in runs.items()}

@@ -1,7 +1,8 @@
-"""What rebalancing adds to plain NUTS: errors on the same draws, and at equal cost."""
+"""What rebalancing adds to plain draws: errors on the same draws, which cost no more gradients."""
 
 import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from srmc.rebalance import Report
 from srmc.sample import in_order
 from srmc.targets import Target
 from srmc.types import Array, Float, PRNGKey
-from srmc_studies.bench.equal_cost import affordable
 from srmc_studies.bench.errors import QUANTILES, Truth, control_variate_errors, ratio_error
 from srmc_studies.bench.study import Case, Flat, Replicate, flatten
 from srmc_studies.bench.targets import TARGETS
@@ -108,13 +108,10 @@ def compare(
     errors, reports = dict[str, list[dict[str, float]]](), []
     costs = []
     for x, s, cost in runs():
-        moved, report = rebalanced(flat, case, x, s, num_chains * cost)
-        shortened = lambda n, cost, x=x, s=s: rebalanced(flat, case, x[:, :n], s[:, :n], cost)
-        fewer, _ = affordable(shortened, case.num_samples, num_chains * cost)
+        moved, report = rebalanced(flat, x, s)
         sides = {
             "plain": _errors(x, truth),
             "rebalanced": _errors(moved, truth),
-            "rebalanced, equal cost": _errors(fewer, truth),
             "reweighted": _weighted_errors(x, _weights(x, s), truth),
             "control variates": _controlled(x, s, truth),
         }
@@ -126,15 +123,20 @@ def compare(
         side: {k: np.array([one[k] for one in found]) for k in found[0]}
         for side, found in errors.items()
     }
-    gradients = np.mean([r.cost for r in reports]) / (num_chains * case.num_samples)
+    checks = np.mean([r.cost for r in reports]) / (num_chains * case.num_samples)
+    choices: dict[str, Counter[str]] = {}
+    for r in reports:
+        for kind, counts in r.chosen.items():
+            choices.setdefault(kind, Counter()).update(counts)
     return {
         "kernel": case.kernel,
         "chains": num_chains,
         "draws": case.num_samples,
         "dim": flat.mean.size,
         "gradients_per_draw": float(np.mean(costs)) / case.num_samples,
-        "rebalancing_gradients_per_draw": float(gradients),
-        "forms": {f: sum(r.form == f for r in reports) for f in {r.form for r in reports}},
+        "checks_per_draw": float(checks),
+        "moved": sum(r.moved for r in reports),
+        "chosen": {kind: dict(found.most_common()) for kind, found in choices.items()},
         "failed_checks": sum(any(f.failed for f in r.findings) for r in reports),
         "errors": {
             side: {k: _against(by_name["plain"][k], e) for k, e in found.items()}
@@ -153,18 +155,15 @@ def _against(plain: np.ndarray, e: np.ndarray) -> dict[str, float]:
     return {"ratio": float(e.mean() / plain.mean()), "error": ratio_error(plain, e)}
 
 
-def rebalanced(
-    flat: Flat, case: Case, x: np.ndarray, s: np.ndarray, cost: float
-) -> tuple[np.ndarray, Report]:
-    """The draws of a run of this cost, rebalanced as by `srmc.sample`; MH has no scores at hand."""
+def rebalanced(flat: Flat, x: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, Report]:
+    """The draws of a run, rebalanced as by `srmc.sample`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stayed as it was is in the report
         moved, report = srmc.rebalance(
             x,
             gradient(flat.logdensity_fn),
-            scores=None if case.kernel == "mh" else s,
+            scores=s,
             logdensity_fn=flat.logdensity_fn,
-            cost=cost,
             report=True,
             progress=False,
         )

@@ -54,14 +54,13 @@ def _rule_cells(rows: list[dict[str, Any]], with_error: bool = True) -> list[lis
 def rebalance_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench rebalance`."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors of rebalanced over plain draws", **LEFT)
-    for column in ("target", "kernel", "means", "covariances", "quantiles", "tails", "equal cost"):
+    for column in ("target", "kernel", "means", "covariances", "quantiles", "tails"):
         out.add_column(column, justify="left" if column in ("target", "kernel") else "right")
     for row in rows:
         ours = row["errors"]["rebalanced"]
         names = ("mean", "covariance", "quantile", "tail")
-        equal = row["errors"]["rebalanced, equal cost"]["mean"]["ratio"]
         cells = [f"{ours[name]['ratio']:.3f}" for name in names]
-        out.add_row(row["target"], row["kernel"], *cells, f"{equal:.3f}")
+        out.add_row(row["target"], row["kernel"], *cells)
     return out
 
 
@@ -74,13 +73,13 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
         "Squared errors over those of the plain draws, with the jackknife standard error over "
         f"{counted} replicates. `second` is the error of second moments, `radius` "
         "that of their average over coordinates, `quantile` that of the 5, 25, 50, 75 and 95% "
-        "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. At equal "
-        "cost, rebalanced runs are shorter by what rebalancing costs, in gradients and log "
-        "densities, two of which count as one gradient, as do two steps of MH. Runs that are not "
-        "worth what rebalancing would take stay as they were (form none). Control variates are of "
+        "quantiles, and `tail` that of the probability beyond 1.5 standard deviations. Rebalancing "
+        "takes no gradients beside those of the kernel (for MH, one per draw); what the checks of "
+        "the assumption evaluate is in the last table, two log densities for one gradient. "
+        "Control variates are of "
         "second order, on all features at once; a dash means too few draws for them.\n"
     ]
-    for side in ("rebalanced", "rebalanced, equal cost", "reweighted", "control variates"):
+    for side in ("rebalanced", "reweighted", "control variates"):
         lines = [["target", "kernel", "chains x draws", *names]]
         for place in dict.fromkeys(map(_place, rows)):
             mine, kernel = [row for row in rows if _place(row) == place], place[0]
@@ -98,12 +97,13 @@ def rebalance_page(rows: list[dict[str, Any]]) -> str:
                 means = [geometric_mean(r) or "–" for r in ratios]
                 lines.append(["geometric mean", kernel, size, *means])
         parts.append(f"## {side[0].upper()}{side[1:]}\n\n{markdown(lines)}\n")
-    head = ["target", "kernel", "chains x draws", "gradients per draw", "of rebalancing"]
-    cost = [[*head, "forms", "failed checks"]]
+    head = ["target", "kernel", "chains x draws", "gradients per draw", "of checks"]
+    cost = [[*head, "chosen most for means, second moments, distributions", "failed checks"]]
     for row in rows:
-        forms = ", ".join(f"{form}: {n}" for form, n in sorted(row["forms"].items()))
+        most = ("; ".join([*found][:1]) for found in row["chosen"].values())
+        forms = " / ".join(most)
         size = f"{row['chains']} x {row['draws']}"
-        spent = (f"{row[k]:.2f}" for k in ("gradients_per_draw", "rebalancing_gradients_per_draw"))
+        spent = (f"{row[k]:.2f}" for k in ("gradients_per_draw", "checks_per_draw"))
         cost.append([row["target"], row["kernel"], size, *spent, forms, str(row["failed_checks"])])
     parts.append("## What it took\n\n" + markdown(cost) + "\n")
     return "\n".join(parts)
@@ -114,7 +114,7 @@ def _place(row: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def short_table(rows: list[dict[str, Any]]) -> str:
-    """The table of the README: ratios at equal cost of one chain of NUTS, as Markdown."""
+    """The table of the README: ratios of one chain of NUTS, as Markdown."""
     names = ("mean", "covariance", "quantile", "tail")
     head = ["target", "means", "covariances", "quantiles", "tails"]
     lines = [[*head, "control variates: means, covariances"], ["---"] * 6]
@@ -122,7 +122,7 @@ def short_table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         if _place(row) != ("nuts", 1, 1000):
             continue
-        found, rival = row["errors"]["rebalanced, equal cost"], row["errors"]["control variates"]
+        found, rival = row["errors"]["rebalanced"], row["errors"]["control variates"]
         for name in names:
             ours[name] += [found[name]["ratio"]] if name in found else []
         beside = ", ".join(_short(rival, name) for name in ("mean", "covariance"))

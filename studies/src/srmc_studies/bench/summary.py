@@ -39,7 +39,7 @@ def _rebalanced(dim: int, num_draws: int) -> tuple[Any, ...]:
     x = np.log(np.random.default_rng(0).gamma(SHAPE, size=(4, num_draws, dim)))
     scores = SHAPE - np.exp(x)
     score_fn = lambda v: SHAPE - jnp.exp(v)
-    moved, report = srmc.rebalance(x, score_fn, scores, report=True)
+    moved, report = srmc.rebalance(x, score_fn, scores=scores, report=True)
     return np.asarray(moved), x, scores, report
 
 

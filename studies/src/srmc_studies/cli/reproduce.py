@@ -44,9 +44,7 @@ def reproduce(
             try:
                 outcome = EXPERIMENTS[each](size, seed, show)
             except ModuleNotFoundError as error:
-                fail(
-                    ValueError(f"{each} needs more packages ({error}): pip install 'srmc[images]'")
-                )
+                fail(ValueError(f"{each} needs more packages ({error}): pip install srmc-studies"))
             _report.write(out, each, outcome, size, seed, time.perf_counter() - began)
             _report.build(out, list(EXPERIMENTS))
     try:

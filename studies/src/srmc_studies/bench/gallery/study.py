@@ -63,7 +63,7 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
             pair = result.summary(base=True), result.summary()
             plain.append(pair[0])
             rebalanced.append(pair[1])
-            forms += [report["form"] for report in result.about.get("rebalancing", [])]
+            forms += ["moved" if report.moved else "none" for report in result.rebalancing]
         if time.perf_counter() - began > limits.seconds / 3:
             break
     improved = [_improved(name, file, told) for file in sorted(folder.glob("*.trace"))]

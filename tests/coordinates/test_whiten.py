@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from srmc.rebalance.coordinates import coordinates
+from srmc.coordinates.whiten import whiten
 
 
 def gaussian(dim, count, dependence):
@@ -24,13 +24,13 @@ def gaussian(dim, count, dependence):
     ],
 )
 def test_many_coordinates_are_whitened_if_they_depend_on_each_other(dim, count, dependence, dense):
-    at = coordinates(*gaussian(dim, count, dependence))
+    at = whiten(*gaussian(dim, count, dependence))
     assert (at.root is not None) == dense
 
 
 def test_whitened_coordinates_of_few_draws_are_near_white():
     draws, scores = gaussian(300, 200, 0.8)
-    at = coordinates(draws, scores)
+    at = whiten(draws, scores)
     pushed = at.push(scores * at.scale)  # scores in y, of variance 1 there
     variances = np.mean((pushed - pushed.mean(axis=0)) ** 2, axis=0)
     assert 0.5 < variances.min() < variances.max() < 2.0

@@ -7,8 +7,8 @@ import pytest
 from jax.scipy.special import gammaln
 from scipy import stats
 
-from srmc.rebalance.assumption import check_assumption
 from srmc.rebalance.batched import Batched
+from srmc.rebalance.check import check_assumption
 
 HITS = jnp.array([18, 17, 16, 15, 14, 14, 13, 12, 11, 11, 10, 10, 10, 10, 10, 9, 8, 7.0])
 

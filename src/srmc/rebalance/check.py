@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
+from srmc.coordinates.whiten import Rows, whiten
 from srmc.metrics.errors import autocorrelation_time
-from srmc.rebalance.coordinates import Rows, coordinates
 from srmc.types import Bool, Float, Int
 
 CHANCE = 1e-5  # probability that a sound run fails the t test, over all features
@@ -49,13 +49,13 @@ class Finding(NamedTuple):
 def check_assumption(
     chains: Chains,
     scores: Chains,
-    score: ScoreRows,
+    score: ScoreRows | None,
     density: DensityRows | None,
     exact: bool = True,
 ) -> tuple[Finding, ...]:
     """All checks that these arguments allow; if not `exact`, draws need not be of the target."""
     found = [_mean_score(chains, scores)] if exact else []
-    if density is not None:
+    if density is not None and score is not None:
         rng = np.random.default_rng(0)
         x = chains.reshape(-1, chains.shape[2])
         s = scores.reshape(x.shape)
@@ -69,7 +69,7 @@ def _mean_score(chains: Chains, scores: Chains) -> Finding:
     if chains[..., 0].size < 32 or chains.shape[1] < 4:
         return Finding("mean score", False, "too few draws to test the mean score")
     x, s = chains.reshape(-1, dim), np.where(np.isfinite(scores), scores, 0.0).reshape(-1, dim)
-    at = coordinates(x, s)
+    at = whiten(x, s)
     y, s = at.whiten((x - x.mean(axis=0)) / at.scale), at.push(s * at.scale)
     second = 1 + y * s
     linear = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)

@@ -1,0 +1,63 @@
+"""Means of any functions of a draw, by regressions on the features of the draws."""
+
+import numpy as np
+
+from srmc.metrics.errors import batch_means_error, size_from
+from srmc.metrics.tails import hidden_tail, plain_error
+from srmc.rebalance import rule
+from srmc.rebalance.choose import NOTHING, Bank, by_choice, choose, mean_square
+from srmc.rebalance.features import scored
+from srmc.rebalance.ridge import plain_left
+from srmc.types import Float
+
+Block = Float[np.ndarray, "chain draw k"]
+
+
+class Fit:
+    """The regressions on the features of draws, (chain, draw, d), with these scores."""
+
+    def __init__(self, chains: Block, scores: Block):
+        dim = chains.shape[2]
+        x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
+        self._usable = np.all(np.isfinite(s), axis=1)
+        varies = np.ptp(x, axis=0) > 0
+        few = np.sum(self._usable) < rule.FEWEST or not np.any(varies)
+        where = np.ix_(self._usable, varies)
+        self._bank = None if few else Bank(scored(x[where], s[where]))
+
+    def estimate(self, values: Block) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        """Means of functions with these values at the draws, and their standard errors.
+
+        Each function has its own choice of regression, or none. An error is that of what a part of
+        the run leaves of the regressions on the others, times the root of the mean squared weight
+        of a draw. It is NaN where tails are too heavy for a variance.
+        """
+        shape = values.shape
+        flat = np.asarray(values, float).reshape(-1, shape[2])
+        mean, error = flat.mean(axis=0), plain_error(flat.reshape(shape))
+        if self._bank is None:
+            return mean, error
+        f = flat[self._usable]
+        more, errors = self._bank.errors(f)
+        errors = np.concatenate([mean_square(plain_left(f))[None], errors])
+        chosen = choose([NOTHING, *more], errors, np.arange(shape[2]))
+        for choice, columns in by_choice(chosen.choices).items():
+            if choice != NOTHING:
+                part = f[:, columns]
+                mean[columns] = part.mean(axis=0) + self._bank.correction(part, choice)
+                left = np.zeros((len(flat), len(columns)))
+                left[self._usable] = self._bank.left(part, choice)
+                wider = np.sqrt(self._bank.spread(choice) * len(flat) / len(f))
+                found = wider * _error(left.reshape(*shape[:2], -1))
+                # Without a variance of the function itself, that of what is left says nothing.
+                error[columns] = np.where(np.isnan(error[columns]), np.nan, found)
+        return mean, error
+
+
+def _error(left: Block) -> Float[np.ndarray, " k"]:
+    """The error of the mean of what is left, with that of the tail beyond all draws."""
+    error = batch_means_error(left)
+    rows = np.moveaxis(left, 2, 0).reshape(left.shape[2], -1)
+    hidden, _ = hidden_tail(rows, size_from(rows.var(axis=1), error, rows.shape[1]))
+    found: np.ndarray = np.hypot(error, hidden)
+    return found
