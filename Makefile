@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-oldest test-newest lint bench docs serve dist clean
+.PHONY: demo test quick test-oldest test-newest lint bench docs serve dist clean
 
 demo: .venv/ready
 	$(BIN)/srmc sample eight_schools --kernel nuts --out demo-output
 
 test: .venv/tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# A part of the tests of every package, in a minute and a half.
+quick: .venv/tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m quick
 
 # The oldest and the newest versions that pyproject.toml allows, where they meet our code.
 INTERFACES := tests/test_arviz.py tests/plugins tests/models/test_models.py \

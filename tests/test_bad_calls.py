@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.kernels import SiteDifferences, find_temperatures  # noqa: F401
+from srmc.kernels import SiteDifferences, Space, find_temperatures  # noqa: F401
 from srmc.rebalance import rebalanced_error  # noqa: F401
 from srmc.rebalance.report import nothing
 from srmc.repel import (  # noqa: F401
@@ -28,6 +28,8 @@ from srmc.repel import (  # noqa: F401
     shears,
     translations,
 )
+from srmc.results.kept import Kept
+from srmc.sample import tune  # noqa: F401
 
 HOME = Path(srmc.__file__).parent
 TABLES = sorted((Path(__file__).parent / "bad_calls").glob("*.txt"))
@@ -99,6 +101,13 @@ def tree(**groups):
     return xarray.DataTree.from_dict(data)
 
 
+def quick_result():
+    """A result without a run."""
+    stats = {"alpha": np.zeros((2, 100)), "gradients": np.ones((2, 100))}
+    about = {"settings": {"thin": 1, "kernel": "nuts"}, "num_draws": 100}
+    return srmc.Result(Kept(stats, draws={"x": draws}, base={"x": draws}), about)
+
+
 @functools.cache
 def libraries():
     """What the calls of the plugins need."""
@@ -136,6 +145,7 @@ scores = -draws
 g1 = np.ones((2, 100))
 trace = tree(posterior=draws)
 report = nothing("none")
+result = quick_result()
 
 
 @pytest.mark.parametrize(("table", "argument", "call"), CALLS)

@@ -62,11 +62,13 @@ def test_the_page_on_rebalancing_runs():
 
 def test_the_page_on_discrete_spaces_runs(capsys):
     page = (README.parent / "docs" / "discrete.md").read_text()
-    first, second = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    first, second, third = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(first, scope)
     assert scope["result"].draws["x"].shape == (4, 1000, 12)
     exec(second, scope)
+    assert scope["info"].evaluations == len(scope["heat"])
+    exec(third, scope)
     out = scope["out"]
     assert abs(out.log_normalizer - scope["target"].table.log_normalizer) < 5 * out.error
     assert "exactly" in capsys.readouterr().out

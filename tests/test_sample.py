@@ -1,4 +1,4 @@
-"""The front door as a person uses it."""
+"""`srmc.sample` as a person uses it."""
 
 import functools
 import os
@@ -349,7 +349,7 @@ def test_a_wall_is_noticed_and_left_alone():
     """A half-normal, whose mean score is not 0; so is that of any density with an edge."""
     half = lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), -jnp.inf)
     options = QUICK | {"initial_position": np.ones(2, np.float32), "num_warmup": 1000}
-    with pytest.warns(UserWarning, match="the draws stay as they were: .* it has a wall"):
+    with pytest.warns(UserWarning, match="the draws are unchanged: .* it has a wall"):
         result = srmc.sample(half, **options)
     assert not result.is_rebalanced
     np.testing.assert_array_equal(result.draws["x"], result.base["x"])

@@ -40,19 +40,19 @@ def defined(module: Path, package: str) -> dict[str, str]:
     return {name: where.get(name, f"{package}.{name}") for name in exported(module)}
 
 
-def rooms() -> dict[str, dict[str, str]]:
-    """Public names by room, with the place where each is defined."""
-    found: dict[str, dict[str, str]] = {room: {} for room in TITLES}
+def packages() -> dict[str, dict[str, str]]:
+    """Public names by package, with the place where each is defined."""
+    found: dict[str, dict[str, str]] = {package: {} for package in TITLES}
     for name, place in defined(SOURCE / "__init__.py", "srmc").items():
-        room = place.split(".")[1]
-        if name != room or room in ("sample",):
-            found[room][f"srmc.{name}"] = place
-    for room in TITLES:
-        folder = SOURCE / room
+        package = place.split(".")[1]
+        if name != package or package in ("rebalance", "repel", "sample"):
+            found[package][f"srmc.{name}"] = place
+    for package in TITLES:
+        folder = SOURCE / package
         if folder.is_dir():
-            for name, place in defined(folder / "__init__.py", f"srmc.{room}").items():
-                if place not in found[room].values():
-                    found[room][f"srmc.{room}.{name}"] = place
+            for name, place in defined(folder / "__init__.py", f"srmc.{package}").items():
+                if place not in found[package].values():
+                    found[package][f"srmc.{package}.{name}"] = place
     found["plugins"] = dict(_plugins())
     return found
 
@@ -84,15 +84,18 @@ def page(title: str, names: dict[str, str]) -> str:
 def index(found: dict[str, dict[str, str]]) -> str:
     """The list of all names."""
     lines = ["# Reference", "", "Every public name, by what it is for.", ""]
-    for room, names in found.items():
-        links = ", ".join(f"[`{name}`]({room}.md#{place})" for name, place in names.items())
-        lines.append(f"- **[{TITLES[room]}]({room}.md)**: {links}")
+    for package, names in found.items():
+        links = ", ".join(f"[`{name}`]({package}.md#{place})" for name, place in names.items())
+        lines.append(f"- **[{TITLES[package]}]({package}.md)**: {links}")
     return "\n".join(lines) + "\n"
 
 
 def on_config(config: Any) -> Any:
     """Add the pages to the navigation."""
-    pages = ["reference/index.md", *({TITLES[room]: f"reference/{room}.md"} for room in rooms())]
+    pages = [
+        "reference/index.md",
+        *({TITLES[package]: f"reference/{package}.md"} for package in packages()),
+    ]
     config.nav.append({"Reference": pages})
     return config
 
@@ -101,8 +104,8 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages."""
     from mkdocs.structure.files import File
 
-    found = rooms()
-    texts = {room: page(TITLES[room], names) for room, names in found.items()}
+    found = packages()
+    texts = {package: page(TITLES[package], names) for package, names in found.items()}
     for name, text in ({"index": index(found)} | texts).items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files

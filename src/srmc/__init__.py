@@ -4,8 +4,11 @@ from typing import Any
 
 from srmc import kernels, metrics, models, targets, theory
 from srmc._programs import enable_cache
+from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    block_gibbs,
+    dlmc,
     dlp,
     flip_mh,
     gibbs,
@@ -16,10 +19,12 @@ from srmc.kernels.builders import (
     mh,
     nuts,
     paper_settings,
+    path_auxiliary,
     ula,
     uld,
 )
 from srmc.kernels.discrete.space import Binary, Categorical, Ordinal
+from srmc.kernels.stochastic import sghmc, sgld
 from srmc.kernels.tempering import tempering
 from srmc.models.improve import improve
 from srmc.models.model import Model
@@ -34,6 +39,7 @@ from srmc.repel.surrogate import shift
 from srmc.repel.tilt import tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
+from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
 from srmc.sample.plan import Keep
@@ -50,7 +56,9 @@ __all__ = [
     "Result",
     "RunWarning",
     "ais",
+    "block_gibbs",
     "capped",
+    "dlmc",
     "dlp",
     "enable_cache",
     "fixed",
@@ -63,6 +71,7 @@ __all__ = [
     "hmc",
     "improve",
     "kernels",
+    "learn_coordinates",
     "load",
     "locally_balanced",
     "mala",
@@ -71,13 +80,17 @@ __all__ = [
     "models",
     "nuts",
     "paper_settings",
+    "path_auxiliary",
     "rebalance",
     "rebalance_stream",
     "repel",
     "repelled",
     "reweight",
     "sample",
+    "sghmc",
+    "sgld",
     "shift",
+    "summary",
     "targets",
     "tempering",
     "theory",

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+MOST = 2**31 - 1  # what JAX counts up to in its default precision
+
 
 def is_concrete(value: Any) -> bool:
     """Whether the numbers in `value` are known now, that is outside of any trace."""
@@ -41,6 +43,8 @@ def check_number(
         if given
     ]
     inside = (numbers > above) & (numbers >= at_least) & (numbers <= at_most)
+    if not numbers.size:
+        raise ValueError(f"{name} must hold one number at least, got {value!r}")
     if not np.all(np.isfinite(numbers) & inside):
         raise ValueError(f"{name} must be {' and '.join(allowed)}, got {value!r}")
 
@@ -51,7 +55,8 @@ def as_numbers(name: str, value: Any, what: str = "an array of numbers") -> np.n
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
-    if not jnp.issubdtype(array.dtype, np.number) and array.dtype != bool:
+    is_number = jnp.issubdtype(array.dtype, np.number) and array.dtype.kind != "m"
+    if not is_number and array.dtype != bool:
         raise TypeError(f"{name} must be {what}, got {short(value)}")
     if np.iscomplexobj(array):
         raise TypeError(f"{name} must be real, got {short(value)}")
@@ -71,6 +76,25 @@ def check_seed(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be < 2**32, got {value!r}")
 
 
+def as_seed(name: str, value: Any) -> int:
+    """A whole number below 2**64, from one or from a key of JAX, typed or raw."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ():
+        value = jax.random.key_data(value)
+        dtype, shape = value.dtype, value.shape
+        if shape != (2,):
+            raise ValueError(
+                f"{name} must be a number or a key of two words, got one of {shape[0]}"
+            )
+    if dtype == np.uint32 and shape == (2,):
+        high, low = (int(word) for word in np.asarray(value))
+        return high << 32 | low
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
+        value = value.item()
+    check_count(name, value, at_least=0, at_most=2**64 - 1)
+    return int(value)
+
+
 def check_key(name: str, value: Any) -> None:
     """Raise unless the value is one key of JAX, typed or raw."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
@@ -79,12 +103,16 @@ def check_key(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a key, such as jax.random.key(0), got {short(value)}")
 
 
-def check_count(name: str, value: Any, *, at_least: int = 1) -> None:
-    """Raise unless the value is a whole number of at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+def check_count(
+    name: str, value: Any, *, at_least: int = 1, at_most: int = MOST, why: str = ""
+) -> None:
+    """Raise unless the value is a whole number of at least `at_least` and at most `at_most`."""
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be >= {at_least}, got {value!r}")
+    if value > at_most:
+        raise ValueError(f"{name} must be <= {at_most:,}{why}, got {value!r}")
 
 
 def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
@@ -177,7 +205,7 @@ def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> 
 def is_numeric(value: Any) -> bool:
     """Whether this is a number or an array of numbers."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind not in "OSU"
+        return value.dtype.kind in "biufcV" and value.dtype.names is None
     return isinstance(value, jax.Array | float | int | complex)
 
 

@@ -1,26 +1,35 @@
 """Files that are complete or absent: written aside, flushed, then renamed. Nothing is pickled."""
 
 import contextlib
+import hashlib
 import io
 import json
 import os
+import secrets
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from srmc._checks import short
+
 NAMES = "names"  # of all arrays in a file
 REMEDY = "put back a copy of it, or start the run again in a new folder"
+SEAL = b"\n# sha256 of all above: "  # the last line of a sealed file; a comment in TOML
+DIGEST = "sha256"  # of the rest of a JSON file
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` make a temporary file beside `path`, then rename it to `path`.
 
-    If the disk fills up, the old file stays and the new one is removed.
+    If the disk fills up, the old file stays and the new one is removed. Nobody can have planted a
+    link under the temporary name, which is random and must be new.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         write(aside)
         sync(aside)
         os.replace(aside, path)
@@ -42,9 +51,42 @@ def sync(path: Path) -> None:
         os.close(number)
 
 
-def write_json(path: Path, record: Any) -> None:
-    """Write a JSON file, completely or not at all."""
-    write_whole(path, lambda p: p.write_text(json.dumps(record, indent=2) + "\n"))
+def seal(path: Path) -> None:
+    """Append a checksum of the file, which readers of NetCDF and TOML pass over."""
+    with open(path, "r+b") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0, os.SEEK_END)
+        file.write(SEAL + digest.encode() + b"\n")
+
+
+def check_seal(path: Path, remedy: str) -> None:
+    """Raise if a file is not what was sealed; one without a seal is left to its reader."""
+    size = len(SEAL) + 65
+    with open(path, "rb") as file:
+        length = file.seek(0, os.SEEK_END) - size
+        if length < 0:
+            return
+        file.seek(length)
+        last = file.read()
+        if not last.startswith(SEAL):
+            return
+        file.seek(0)
+        found, left = hashlib.sha256(), length
+        while left:
+            found.update(piece := file.read(min(left, 2**20)))
+            left -= len(piece)
+    if last != SEAL + found.hexdigest().encode() + b"\n":
+        raise ValueError(f"{path} is damaged: it is not what was saved; {remedy}")
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Write a JSON file with a checksum, completely or not at all."""
+    sealed = record | {DIGEST: _digest(record)}
+    write_whole(path, lambda p: p.write_text(json.dumps(sealed, indent=2) + "\n"))
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -57,11 +99,16 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_whole(path, write)
 
 
-def read_json(path: Path) -> Any:
-    """Read what `write_json` wrote."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote, now or before there were checksums."""
     try:
-        return json.loads(path.read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        record = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it is no record")
+        if record.pop(DIGEST, None) not in (None, _digest(record)):
+            raise ValueError("it is not what was saved")
+        return record
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
@@ -88,16 +135,33 @@ def as_path(name: str, path: Any) -> Path:
         raise TypeError(f"{name} must be a path, got {path!r}")
     if not os.fspath(path):
         raise ValueError(f"{name} must be a path, got an empty one")
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # which who uses it will see
+    except (OSError, ValueError) as error:  # too long, or with a null character
+        raise ValueError(f"{name} must be a path, got {short(path)}: {_reason(error)}") from None
     return Path(path)
+
+
+def as_file(name: str, path: Any) -> Path:
+    """The path of a file to be written, or an error that names it."""
+    file = as_path(name, path)
+    if not file.parent.is_dir() or file.is_dir():
+        raise ValueError(f"{name} must be a file in an existing folder, got {file}")
+    return file
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
 
 
 def check_writable(name: str, folder: Path) -> None:
     """Make the folder if necessary, and raise an error if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         message = f"{name} must be a folder that can be written, got {folder}: {error}"
         raise ValueError(message) from None

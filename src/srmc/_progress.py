@@ -25,8 +25,11 @@ def progress_bar(shown: bool = True) -> Iterator[Show]:
     if not shown:
         yield quiet
         return
-    from rich.console import Console  # which takes a while, and is not needed without progress
-
+    try:
+        from rich.console import Console  # which takes a while, and is not needed without progress
+    except ModuleNotFoundError:
+        yield _Words()
+        return
     console = Console(stderr=True)
     if console.is_jupyter:
         yield _Notebook()

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import srmc
+from srmc.cli.find import find_model
 from srmc.cli.main import command
 
 app = command()
@@ -30,7 +31,7 @@ def test_a_target_whose_package_is_missing_is_listed_with_what_it_needs(monkeypa
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     out = call("targets")
     assert out.exit_code == 0
-    assert "breast_cancer needs scikit-learn: pip install 'srmc[bench]'" in " ".join(
+    assert "breast_cancer needs sklearn.datasets: pip install 'srmc[targets]'" in " ".join(
         out.output.split()
     )
 
@@ -105,6 +106,24 @@ def test_data_of_a_log_density_do_not_make_it_a_numpyro_model(tmp_path):
     )
     out = call("sample", f"{model}:logp", *FAST, "--out", tmp_path)
     assert out.exit_code == 0, out.output
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_of_other_models_are_left_to_them(tmp_path):
+    pytest.importorskip("pymc")
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import numpy as np, pymc as pm\n"
+        "data = np.arange(3.0)\n"
+        "with pm.Model() as pymc_model:\n"
+        "    pm.Normal('y', pm.Normal('mu'), observed=data)\n"
+        "def logp(x): return -((x - data) ** 2).sum()\n"
+    )
+    found, _ = find_model(f"{model}:pymc_model")
+    assert found.data is None
+    out = call("sample", f"{model}:logp", *FAST, "--out", tmp_path)
+    assert out.exit_code == 2
+    assert "must define initial_position" in " ".join(out.output.split())
 
 
 def test_a_run_that_is_repeated_does_not_overwrite_the_first(tmp_path):

@@ -22,6 +22,8 @@ KERNELS = {
     "locally_balanced": srmc.locally_balanced,
     "gwg": srmc.gwg,
     "dlp": lambda f, space, **kw: srmc.dlp(f, space, 0.5, **kw),
+    "dlmc": lambda f, space, **kw: srmc.dlmc(f, space, 0.5, **kw),
+    "path_auxiliary": lambda f, space, **kw: srmc.path_auxiliary(f, space, 4.0, **kw),
 }
 
 

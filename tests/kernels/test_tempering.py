@@ -227,8 +227,6 @@ def test_bad_arguments_are_named():
         srmc.tempering(log_gamma, HEAT, blackjax.mala, step_size=-1.0)
     with pytest.raises(TypeError, match="stepsize"):
         srmc.tempering(log_gamma, HEAT, blackjax.mala, step_size=0.1, stepsize=0.1)
-    with pytest.raises(ValueError, match="continuous positions"):
-        srmc.tempering(log_gamma, HEAT, srmc.kernels.plain.gwg)
     with pytest.raises(ValueError, match="finite at the start"):
         srmc.tempering(lambda x: x[0] * jnp.nan, HEAT, **HMC).init(jnp.ones(2))
     with pytest.raises(TypeError, match="floating point"):

@@ -162,6 +162,15 @@ def test_r_hat_tells_chains_that_agree_from_those_that_do_not():
     assert np.isnan(metrics.r_hat(np.where(white > 3, np.nan, white))).any()
 
 
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_slow_chains_that_agree_are_seldom_taken_for_others(phi):
+    noise = np.random.default_rng(0).normal(size=(4, 1500, 500))
+    x = lfilter([1], [1, -phi], noise, axis=1)[:, 500:]
+    assert np.mean(convergence.mixing_p_value(x) < 0.01) < 0.06
+    x[0] += x.std()
+    assert np.mean(convergence.mixing_p_value(x) < 0.01) > 0.7
+
+
 @pytest.mark.parametrize("values", [[3.0, 1.0, 3.0, 2.0, 3.0], [0.0, -0.0, np.inf], [1.0, np.nan]])
 def test_ranks_are_those_of_scipy(values):
     np.testing.assert_array_equal(convergence._ranks(np.array(values)), rankdata(values))

@@ -18,6 +18,7 @@ STAGES = {
     "naming the draws failed": (finish, "_by_name"),
     "diagnostics failed": (ending, "troubles"),
     "the summary failed": (ending, "look_at"),
+    "the end of the run failed": (ending, "_about"),
 }
 
 
@@ -34,13 +35,14 @@ def test_draws_survive_whatever_fails(monkeypatch, stage):
     with pytest.warns(srmc.RunWarning, match=f"{stage}.*IndexError: by a test"):
         result = srmc.sample(density, initial_position=start, **SHORT, **aim)
     assert any(stage in text for text in result.warnings)
-    if stage == "naming the draws failed":
+    if stage in ("naming the draws failed", "the end of the run failed"):
         assert result.draws["position"].shape == (2, 100, 3)
     else:
         assert result.draws["a"].shape == (2, 100, 2)
         assert np.all(np.isfinite(result.draws["b"]))
     monkeypatch.undo()
-    assert len(result.summary()) == 3
+    assert np.all(np.isfinite(result.summary()["error"]))
+    assert "draws" in repr(result) + result._repr_html_()
 
 
 def test_resampling_that_fails_leaves_discrete_draws(monkeypatch):

@@ -19,7 +19,11 @@ def result(alpha=0.0, **changes):
     stats = {"alpha": np.full((4, 300), alpha), "gradients": np.full((4, 300), 7)}
     stats |= {"acceptance_rate": RNG.random((4, 300)), "theta_norm": RNG.random((4, 300))}
     stats["exponent"] = RNG.random((4, 300))
-    about = {"settings": {"model": "m", "kernel": "nuts"}, "num_draws": 300, "rebalancing": [as_record(Report(moved=True))]}
+    about = {
+        "settings": {"model": "m", "kernel": "nuts"},
+        "num_draws": 300,
+        "rebalancing": [as_record(Report(moved=True))],
+    }
     kept = Kept(stats=stats, draws={"x": MOVED}, base={"x": PLAIN})
     return Result(kept._replace(**changes), about)
 

@@ -1,4 +1,4 @@
-"""Self-tuned repellence on discrete spaces, and the front door to it."""
+"""Self-tuned repellence on discrete spaces, and `srmc.sample` with it."""
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from srmc.sample.tune import Discrete, rule, tune
 from srmc_studies.bench import discrete
 
 ISING = discrete.TARGETS["ising-4x4"][0]()
+COLD = discrete._ising(4, 0.44, True)
 
 
 def test_repelled_gwg_beats_plain_gwg():
@@ -23,16 +24,17 @@ def test_repelled_gwg_beats_plain_gwg():
 
 def test_a_cold_target_does_no_harm():
     """Near its transition the loop could lock in; it is slow enough, or the guard steps in."""
-    row = discrete.compare(discrete._ising(4, 0.44, True), "dlp", discrete.Size(48, 2000, 6000))
+    row = discrete.compare(COLD, "dlp", discrete.Size(48, 2000, 6000))
     assert row["errors"]["mean"]["ratio"] < 1.1
     assert row["errors"]["pair"]["ratio"] < 1.15
 
 
-def test_the_step_of_dlp_is_tuned():
+@pytest.mark.parametrize("kernel", ["dlp", "dlmc", "path_auxiliary"])
+def test_the_acceptance_rate_sets_the_step_or_the_length(kernel):
     starts = jnp.zeros((8, 16))
-    tuner = Discrete("dlp", ISING.space)
-    warm = tuner.adapt(ISING.logdensity_fn, jax.random.key(0), starts, 600)
-    algorithm = srmc.dlp(ISING.logdensity_fn, ISING.space, warm.parameters["step_size"], alpha=0.0)
+    tuner = Discrete(kernel, COLD.space)
+    warm = tuner.adapt(COLD.logdensity_fn, jax.random.key(0), starts, 600)
+    algorithm = tuner.build(COLD.logdensity_fn, warm.parameters, alpha=0.0)
     states = jax.vmap(algorithm.init)(warm.positions)
     step = jax.jit(jax.vmap(algorithm.step))
     rates = []
@@ -146,8 +148,13 @@ def test_the_feature_is_a_keyword_and_the_rest_stays_tuned(recwarn):
         srmc.sample(lambda x: -x @ x, initial_position=np.zeros(2, np.float32), feature="gibbs")
 
 
-def test_the_step_of_dlp_on_a_flat_target_is_bounded():
+@pytest.mark.parametrize(
+    ("kernel", "most"),
+    [("dlp", rule.DLP_STEPS[1]), ("dlmc", rule.DLMC_STEPS[1]), ("path_auxiliary", 8 / 1.5)],
+)
+def test_on_a_flat_target_the_step_is_bounded(kernel, most):
     flat = lambda x: 0.0 * jnp.sum(x)
-    tuner = Discrete("dlp", srmc.Binary())
+    tuner = Discrete(kernel, srmc.Binary())
     warm = tuner.adapt(flat, jax.random.key(0), jnp.zeros((4, 8)), 400, measures=False)
-    assert float(warm.parameters["step_size"]) <= rule.DLP_STEPS[1]
+    (found,) = warm.parameters.values()
+    assert 1 < float(found) <= np.float32(most)

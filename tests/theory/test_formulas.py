@@ -91,6 +91,19 @@ def test_the_kernel_is_lipschitz_in_theta():
     assert 0.02 * bound < max(ratios) <= bound
 
 
+def test_the_printed_lipschitz_constant_of_sr_mh_is_exceeded_by_a_factor_of_two():
+    """Two states, V = 0: C = |s(1) - s(0)|, and 2 alpha C is reached (prop:kernel-lip-mh)."""
+    pi, proposal, score = np.full(2, 0.5), np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0.0, 1.0])
+
+    def kernel(theta):
+        tilted = pi * np.exp(-ALPHA * theta * score)
+        return theory.metropolis(tilted / tilted.sum(), proposal)
+
+    near = 1e-6
+    difference = np.abs(kernel(near) - kernel(0.0)).sum(axis=1).max() / near
+    assert difference == pytest.approx(2 * ALPHA, rel=1e-5)
+
+
 @pytest.mark.usefixtures("x64")
 def test_proposals_of_mala_are_lipschitz_in_theta():
     target, eta = srmc.targets.logistic(), 0.005
@@ -140,3 +153,14 @@ def test_the_field_at_infinity_of_a_gaussian():
     path = expm(-2.0 * (np.eye(3) + ALPHA * precision)) @ THETA
     assert np.linalg.norm(path) <= np.exp(-2.0 * rates[0]) * np.linalg.norm(THETA)
     assert rates[0] > 1
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_logistic_hessian_far_out_depends_on_the_direction():
+    """Along a direction orthogonal to a_1, a quarter of a_1 a_1' remains (docs/errata.md)."""
+    rows = jnp.array([[1.0, 0.0], [0.6, 0.8]])
+    potential = lambda x: 0.5 * x @ x + jnp.sum(jax.nn.softplus(rows @ x))
+    hessian = jax.hessian(potential)
+    along, across = jnp.array([1.0, 0.3]), jnp.array([0.0, 1.0])
+    np.testing.assert_allclose(hessian(1e3 * along), np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(hessian(1e3 * across), np.diag([1.25, 1.0]), atol=1e-12)

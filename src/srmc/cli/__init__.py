@@ -4,11 +4,14 @@ The names in `__all__` are for commands of other packages, which `srmc` finds by
 `srmc.commands`.
 """
 
+from srmc._extras import extra
 from srmc._files import check_writable, write_whole
 from srmc._progress import progress_bar
-from srmc.cli.find import find_model
-from srmc.cli.terminal import console, fail
 from srmc.sample.stop import ending_all
+
+with extra("the command srmc"):
+    from srmc.cli.find import find_model
+    from srmc.cli.terminal import console, fail
 
 __all__ = [
     "check_writable",

@@ -35,8 +35,13 @@ def find_model(name: str) -> tuple[srmc.Model, Any]:
         raise ValueError(f"target {name!r}: {file} has nothing named {attribute!r}")
     model, start = getattr(module, attribute), getattr(module, "initial_position", None)
     parts = {k: getattr(module, k) for k in ("data", "space", "differences") if hasattr(module, k)}
-    if "space" in parts or _is_density(model, start):
+    if "space" in parts or not callable(model) or _is_density(model, start):
         parts.pop("data", None)  # which it reads itself, unlike a NumPyro model
+    if not isinstance(parts.get("data", ()), tuple | dict):
+        raise ValueError(
+            f"target {name!r}: a log density needs a start, so that {file} must define "
+            "initial_position; for a NumPyro model, data must be a tuple or a dictionary"
+        )
     return srmc.Model(model, **parts), start
 
 

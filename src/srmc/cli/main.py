@@ -1,7 +1,8 @@
 """The `srmc` command and its subcommands."""
 
 import functools
-from importlib.metadata import entry_points
+import os
+from importlib.metadata import entry_points, version
 from typing import Annotated
 
 import typer
@@ -55,6 +56,11 @@ def _add_hint(name: str, text: str) -> None:
         fail(ModuleNotFoundError(f"srmc {name} needs srmc-studies: pip install srmc-studies"))
 
 
+def _logs_programs() -> bool:
+    """Whether JAX logs a page for each program from the cache, which only the environment stops."""
+    return version("jaxlib").startswith("0.9.") and "TF_CPP_MIN_LOG_LEVEL" not in os.environ
+
+
 def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"srmc {srmc.__version__}")
@@ -63,7 +69,7 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[
+    show_version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
@@ -71,4 +77,4 @@ def main(
     ] = False,
 ) -> None:
     """MCMC samplers that remember where they have been."""
-    keep_programs(unasked=True)
+    keep_programs(unasked=not _logs_programs())

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 import srmc
 from srmc._attempt import attempt
-from srmc._files import check_writable, write_whole
+from srmc._files import check_seal, check_writable, seal, write_whole
 from srmc.cli.find import find_model, truth_of
 from srmc.cli.show import print_result
 from srmc.cli.terminal import caution, complaints, console, fail
@@ -35,6 +35,8 @@ KernelName = Literal[
     "nuts",
     "gwg",
     "dlp",
+    "dlmc",
+    "path_auxiliary",
     "gibbs",
     "flip_mh",
     "locally_balanced",
@@ -46,9 +48,10 @@ def _from_config(context: typer.Context, file: Path | None) -> Path | None:
     if file is None:
         return None
     try:
+        check_seal(file, "if it was edited, remove its last line")
         settings = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{file} is not a TOML file: {error}") from None
+        raise typer.BadParameter(f"{file} is damaged or not a TOML file: {error}") from None
     known = {p.name for p in context.command.params}
     wrong = [key for key in settings if key not in known - {"config"}]
     if wrong:
@@ -227,7 +230,12 @@ def _saved(result: srmc.Result, out: Path, given: dict[str, Any]) -> Path:
 
 def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
-    write_whole(out / "run.toml", lambda p: p.write_text(_toml(given)))
+
+    def write_settings(path: Path) -> None:
+        path.write_text(_toml(given))
+        seal(path)
+
+    write_whole(out / "run.toml", write_settings)
     told: list[str] = []
     pictures = {
         "the plot": lambda: write_whole(out / "plot.png", lambda p: result.plot(p)),

@@ -253,3 +253,45 @@ def dlp(
     `adjusted=False` skips the Metropolis correction.
     """
     return repel(plain.dlp, logdensity_fn, space, step_size, adjusted, **options)
+
+
+def path_auxiliary(
+    logdensity_fn: LogDensity,
+    space: Space,
+    path_length: ArrayLike,
+    balancing: str = "sqrt",
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled path auxiliary sampler: one-site changes along a path, accepted as a whole.
+
+    Paths of `path_length` sites on average, between half of it and half as much again, are drawn
+    by the changes that a gradient predicts.
+    """
+    return repel(plain.path_auxiliary, logdensity_fn, space, path_length, balancing, **options)
+
+
+def dlmc(
+    logdensity_fn: LogDensity,
+    space: Space,
+    step_size: ArrayLike,
+    balancing: str = "sqrt",
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled discrete Langevin Monte Carlo: a continuous-time chain of each site, for a time.
+
+    The time is `step_size`, in which all sites move independently by the changes that a gradient
+    predicts.
+    """
+    return repel(plain.dlmc, logdensity_fn, space, step_size, balancing, **options)
+
+
+def block_gibbs(
+    logdensity_fn: LogDensity, space: Space, graph: ArrayLike, **options: Any
+) -> SamplingAlgorithm:
+    """Repelled Gibbs sampler of blocks: all sites of one colour of a graph per step, in turn.
+
+    `graph` has the pairs of sites that the log density couples, (edge, 2), as in
+    `srmc.targets.lattice`. Where the log density is linear in each site and couples no others, all
+    blocks are accepted; otherwise a Metropolis correction keeps the step exact.
+    """
+    return repel(plain.block_gibbs, logdensity_fn, space, graph, **options)

@@ -6,7 +6,16 @@ These are the ones that BlackJAX lacks, and its MALA; each can be given a target
 from types import ModuleType
 
 from srmc.kernels import _mala, _ula, _uld
-from srmc.kernels.discrete import dlp, flip_mh, gibbs, gwg, locally_balanced
+from srmc.kernels.discrete import (
+    block_gibbs,
+    dlmc,
+    dlp,
+    flip_mh,
+    gibbs,
+    gwg,
+    locally_balanced,
+    path_auxiliary,
+)
 from srmc.repel.split import SplitAlgorithm
 
 
@@ -21,4 +30,16 @@ mala = _algorithm(_mala, "mala", bends_proposal=True, adjusted=True)
 ula = _algorithm(_ula, "ula", bends_proposal=False, adjusted=False)
 uld = _algorithm(_uld, "uld", bends_proposal=True, adjusted=False)
 
-__all__ = ["dlp", "flip_mh", "gibbs", "gwg", "locally_balanced", "mala", "ula", "uld"]
+__all__ = [
+    "block_gibbs",
+    "dlmc",
+    "dlp",
+    "flip_mh",
+    "gibbs",
+    "gwg",
+    "locally_balanced",
+    "mala",
+    "path_auxiliary",
+    "ula",
+    "uld",
+]

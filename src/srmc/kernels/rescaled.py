@@ -1,11 +1,13 @@
 """A diagonal metric for kernels that have none."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 
+from srmc.repel.kernel import as_algorithm, kernel_name
 from srmc.types import Array, Float, KernelInfo, KernelState, LogDensity, Position, PRNGKey
 
 
@@ -31,6 +33,7 @@ def rescaled(
 
     def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
         inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
+        inner = as_algorithm(kernel_name(inspect.unwrap(algorithm)), inner)
 
         def init(position: Position, rng_key: PRNGKey | None = None) -> KernelState:
             return change(inner.init(times(position, -1), rng_key), 1)

@@ -10,7 +10,10 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_key, check_number
+from srmc.kernels.discrete import SiteAlgorithm
+from srmc.kernels.discrete.tempered import TemperedAlgorithm, tempered
 from srmc.kernels.rescaled import rescaled
+from srmc.kernels.swaps import swapped
 from srmc.repel.kernel import Kernel, caches
 from srmc.repel.target import as_position, check_start, rejecting
 from srmc.types import (
@@ -107,16 +110,21 @@ def tempering(
     temperatures
         Increasing, and 1 first; `srmc.kernels.find_temperatures` finds them.
     kernel, **kwargs
-        A BlackJAX algorithm, or the like, and its arguments, such as `step_size`.
+        A BlackJAX algorithm, or the like, and its arguments, such as `step_size`. Or a kernel of
+        `srmc.kernels.plain` for a discrete space, with `space` and its arguments.
 
     Returns
     -------
     A `SamplingAlgorithm`, whose position is that of the cold chain; see `TemperingState` and
-    `TemperingInfo`. `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
+    `TemperingInfo`, or on a discrete space `TemperedState` and `TemperedInfo`.
+    `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
     """
     check_temperatures(temperatures)
-    if not callable(kernel) or hasattr(kernel, "repel"):
-        raise ValueError(f"kernel must be BlackJAX's, for continuous positions, got {kernel!r}")
+    if isinstance(kernel, SiteAlgorithm) or "space" in kwargs:
+        on_sites, (space,), rest = _on_sites(temperatures, kernel, **kwargs)
+        return on_sites(logdensity_fn, space, **rest)
+    if not callable(kernel):
+        raise ValueError(f"kernel must be a BlackJAX algorithm or the like, got {kernel!r}")
     Kernel(kernel, (), kwargs)  # refuses bad arguments
     target = rejecting(logdensity_fn)
     heat = jnp.asarray(temperatures, float)
@@ -153,6 +161,30 @@ def tempering(
         return new, TemperingInfo(info, rate, is_finite, spent)
 
     return Tempered(init, step)
+
+
+def _on_sites(
+    temperatures: Temperatures, kernel: Any, space: Any = None, **kwargs: Any
+) -> tuple[TemperedAlgorithm, tuple[Any], dict[str, Any]]:
+    """A kernel of a discrete space, tempered, with its space and its arguments."""
+    check_temperatures(temperatures)
+    if not isinstance(kernel, SiteAlgorithm):
+        raise ValueError(
+            f"kernel must be of srmc.kernels.plain on {space}, such as srmc.kernels.plain.gwg, "
+            f"got {kernel!r}"
+        )
+    return tempered(kernel, jnp.asarray(temperatures, float)), (space,), kwargs
+
+
+def _chosen(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What `srmc.repel` repels: `tempering` itself, or a tempered kernel of a discrete space."""
+    given = dict(zip(("temperatures", "kernel"), args, strict=False)) | kwargs
+    if isinstance(given.get("kernel"), SiteAlgorithm):
+        return _on_sites(**given)
+    return tempering, args, kwargs
+
+
+tempering.chosen = _chosen  # type: ignore[attr-defined]
 
 
 def find_temperatures(
@@ -234,10 +266,7 @@ def _swap(
 ) -> tuple[KernelState, Int[Array, " level"], Float[Array, " pair"]]:
     """The levels after swaps of the pairs whose turn it is, and the swap rates of all pairs."""
     value = levels.logdensity * heat.astype(levels.logdensity.dtype)
-    rate = jnp.exp(jnp.minimum(0, jnp.diff(value) * -jnp.diff(1 / heat).astype(value.dtype)))
-    turn = jnp.arange(heat.size - 1) % 2 == state.step % 2
-    swaps = (jax.random.uniform(rng_key, rate.shape, rate.dtype) < rate) & turn
-    source = jnp.arange(heat.size) + jnp.pad(swaps, (0, 1)) - jnp.pad(swaps, (1, 0))
+    source, rate = swapped(rng_key, heat, value, state.step)
 
     # What is cached about pi^(1/T) is 1/T of what would be cached about pi.
     def scaled(x: Array) -> Array:

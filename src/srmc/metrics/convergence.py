@@ -9,6 +9,8 @@ from scipy import special
 from srmc.metrics._draws import as_draws, over_leaves
 from srmc.types import Float, PyTree
 
+BATCH = 5.0  # autocorrelation times per batch; batch means then vary 10% too little
+
 
 def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
     """Return the rank-normalised split R-hat of each coordinate.
@@ -71,15 +73,38 @@ def mixing_p_value(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray
 
 
 def _one_way(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    groups, length, size = x.shape
-    batch = max(1, round(np.sqrt(length)))
-    count = length // batch
-    means = x[:, -count * batch :].reshape(groups, count, batch, size).mean(axis=2)
+    """The p-values of the analysis of variance of batches long beside the autocorrelation."""
+    length = x.shape[1]
+    pilot = max(1, round(np.sqrt(length)))
+    within = _batches(x, pilot).var(axis=1, ddof=1).mean(axis=0)
+    variance = x.var(axis=1).mean(axis=0)
+    time = np.divide(pilot * within, variance, out=np.ones(len(within)), where=variance > 0)
+    longer = 2 ** (np.ceil(2 * np.log2(np.maximum(BATCH * time, 1.0))) / 2)
+    sizes = np.clip(longer, pilot, max(pilot, length // 2)).astype(int)
+    found = np.ones(len(sizes))
+    for size in np.unique(sizes):
+        found[sizes == size] = _p_value(_batches(x[..., sizes == size], size))
+    return found
+
+
+def _p_value(means: Float[np.ndarray, "chain batch k"]) -> Float[np.ndarray, " k"]:
+    """That of the F test of equal means of chains."""
+    groups, count, size = means.shape
     between = count * means.mean(axis=1).var(axis=0, ddof=1)
     within = means.var(axis=1, ddof=1).mean(axis=0)
     ratio = np.divide(between, within, out=np.full(size, np.inf), where=within > 0)
     found: np.ndarray = special.fdtrc(groups - 1, groups * (count - 1), ratio)
     return found
+
+
+def _batches(
+    x: Float[np.ndarray, "chain draw k"], length: int
+) -> Float[np.ndarray, "chain batch k"]:
+    """The means of batches, the last ones of each chain."""
+    chains, draws, size = x.shape
+    count = draws // length
+    means: np.ndarray = x[:, -count * length :].reshape(chains, count, length, size).mean(axis=2)
+    return means
 
 
 def _halves(

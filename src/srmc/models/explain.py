@@ -91,6 +91,12 @@ def positions_of(
             f"{', '.join(given)}"
         )
     draws = {name: given[name] for name in names}
+    for name, shape in problem.inverse.shapes.items():
+        if draws[name].shape[2:] != shape:
+            raise ValueError(
+                f"trace does not fit the model: {name} has shape {draws[name].shape[2:]} in trace "
+                f"and {shape} in the model"
+            )
     for name, x in draws.items():
         if not np.issubdtype(x.dtype, np.floating):
             raise ValueError(

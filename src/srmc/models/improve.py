@@ -54,9 +54,9 @@ class Improvement(NamedTuple):
     """What `improve` did; it is in the attributes of the posterior, too, as `srmc_method` etc.
 
     method
-        "rebalance", "reweight", or "none" if the draws stayed as they were.
+        "rebalance", "reweight", or "none" if the draws are unchanged.
     reason
-        Why the draws stayed as they were; empty otherwise.
+        Why the draws are unchanged; empty otherwise.
     gradients
         The number of gradients evaluated.
     means, variances, quantiles

@@ -41,11 +41,14 @@ class Labels(NamedTuple):
 
 def given_labels(own: Labels, dims: Any, coords: Any) -> Labels:
     """The labels of a model, with `dims` and `coords` that a user gave in addition."""
-    for name, value in (("dims", dims), ("coords", coords)):
-        if value is not None and not isinstance(value, Mapping):
-            raise TypeError(f"{name} must be a dictionary, got {value!r}")
     axes = {name: _axes(name, value) for name, value in (dims or {}).items()}
     known = {name: np.asarray(value) for name, value in (coords or {}).items()}
+    used = {axis for named in (own.dims, axes) for x in named.values() for axis in x}
+    if unused := [name for name in known if name not in {*used, *own.coords}]:
+        raise ValueError(
+            f"coords must be of axes that dims name, {', '.join(sorted(used)) or 'none'}, got "
+            f"{unused[0]!r}"
+        )
     for name, values in known.items():
         if values.ndim != 1:
             raise ValueError(f"coords of {name} must be a list of names, got {values!r}")
@@ -53,6 +56,8 @@ def given_labels(own: Labels, dims: Any, coords: Any) -> Labels:
 
 
 def _axes(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, str | Sequence):
+        raise TypeError(f"dims of {name} must be a name or a list of names, got {value!r}")
     axes = (value,) if isinstance(value, str) else tuple(value)
     bad = [axis for axis in axes if not isinstance(axis, str) or axis in RESERVED]
     if bad:

@@ -55,6 +55,12 @@ class Model:
     def __post_init__(self) -> None:
         if isinstance(self.model, Model):
             raise TypeError("model must not be a srmc.Model itself; give all its parts at once")
+        if self.model is None:
+            raise TypeError("model must be a log density, a target or a model, got None")
+        for name in ("dims", "coords"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise TypeError(f"{name} must be a dictionary, got {value!r}")
         if self.space is not None and not isinstance(self.space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
         if self.differences is not None and not callable(self.differences):
@@ -207,6 +213,11 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
             ) from error
         return dict(values)
     given = {name: jnp.asarray(values[name], float) for name in inverse.names}
+    for name, shape in inverse.shapes.items():
+        if given[name].shape != shape:
+            raise ValueError(
+                f"initial_position of {name} must have shape {shape}, got {given[name].shape}"
+            )
     outside = (
         "initial_position must be values of the model's variables inside their supports, got "
         f"{dict(values)!r}"

@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import short
+from srmc._checks import as_numbers, short
 from srmc.models.labels import Labels
 from srmc.models.numpyro_data import as_functions
 from srmc.models.problem import Inverse, Problem
@@ -37,6 +39,8 @@ def has_sites(model: Callable[..., Any]) -> bool:
         trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
     except TypeError:  # it takes arguments, as a log density does
         return False
+    except AssertionError:  # by which NumPyro refuses a model
+        return True
     return any(site["type"] == "sample" for site in trace.values())
 
 
@@ -49,7 +53,17 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         raise ImportError("a NumPyro model needs numpyro: pip install 'srmc[models]'") from error
     args, kwargs = _arguments(model, data)
     seeded = handlers.seed(model, jax.random.key(0))
-    trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    try:
+        trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    except (AssertionError, TypeError, ValueError) as error:
+        if not _is_refused(error):
+            raise  # an error of the user's own code
+        raise ValueError(
+            f"model must run with data, {short(data)}, but NumPyro refuses it: {error}"
+        ) from error
+    for name, site in trace.items():
+        if site["type"] == "sample" and site["is_observed"]:
+            as_numbers(f"what data give the observed site {name}", site["value"])
     discrete = _check_continuous(trace)
     prior = isinstance(start, str) and start == "prior"
     strategy = infer.init_to_sample if prior else infer.init_to_uniform
@@ -84,11 +98,18 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         tuple(found.zero),
         lambda values: infer.util.unconstrain_fn(seeded, args, dict(kwargs), values),
         None if discrete else log_likelihood,
+        shapes={name: jnp.shape(trace[name]["value"]) for name in found.zero},
     )
     name = getattr(model, "__name__", "model")
     values = jax.eval_shape(found.values, found.zero)
     labels = _labels(trace, values, _by_name(model, args, kwargs))
     return Problem(name, logdensity_fn, starts, found.values, inverse, labels)
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether NumPyro raised an error, itself or by what it did with JAX."""
+    files = [Path(frame.filename).parts for frame in extract_tb(error.__traceback__)]
+    return "numpyro" in next(parts for parts in reversed(files) if "jax" not in parts)
 
 
 def _arguments(model: Callable[..., Any], data: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

@@ -25,6 +25,8 @@ def from_pymc(model: Any, start: str | Any) -> Problem:
     discrete = ", ".join(v.name for v in model.discrete_value_vars)
     if discrete:
         raise ValueError(f"model must have continuous variables alone, but not so {discrete}")
+    if not model.value_vars:
+        raise ValueError(f"model must have a free variable to sample, got {model.name or model!r}")
     kept = get_default_varnames(model.unobserved_value_vars, include_transformed=False)
     names = tuple(v.name for v in model.value_vars)
     logp, graph = _graphs(model, kept)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from srmc._checks import as_numbers
 from srmc.models.traces import Dataset, values_of
 from srmc.types import Float
 
@@ -43,7 +44,7 @@ def _of_numpyro(posterior: dict[str, np.ndarray], z_grad: Any) -> tuple[Flat, Fl
         )
     draws, scores = [], []
     for name, gradient in z_grad.items():
-        x, g = posterior.get(name), np.asarray(gradient, float)
+        x, g = posterior.get(name), as_numbers(f"z_grad of {name}", gradient)
         if x is None:
             raise ValueError(f"z_grad has {name!r}, which trace has not")
         if x.shape != g.shape:
@@ -53,6 +54,8 @@ def _of_numpyro(posterior: dict[str, np.ndarray], z_grad: Any) -> tuple[Flat, Fl
             )
         draws.append(x.reshape(*x.shape[:2], -1).astype(float))
         scores.append(-g.reshape(*x.shape[:2], -1))
+    if not draws:
+        raise ValueError("z_grad must have the gradient of one site at least, got {}")
     return np.concatenate(draws, axis=2), np.concatenate(scores, axis=2)
 
 

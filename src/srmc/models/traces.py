@@ -38,6 +38,8 @@ def groups_of(trace: Any) -> dict[str, Dataset]:
         raise ValueError(
             f"the posterior of trace must have the dimensions chain and draw, but lacks {missing}"
         )
+    if not values_of(groups["posterior"]) or not all(groups["posterior"].sizes[d] for d in SAMPLE):
+        raise ValueError("trace must have draws of one variable at least, got an empty posterior")
     return groups
 
 

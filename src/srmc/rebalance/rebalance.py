@@ -99,7 +99,7 @@ def rebalance(
 
     Returns
     -------
-    The moved draws, in the form and precision of `draws`. They stay as they were, with a warning,
+    The moved draws, in the form and precision of `draws`. They are unchanged, with a warning,
     where the features cannot have mean 0 under the target that the scores are of.
     """
     keep_programs()
@@ -124,7 +124,8 @@ def rebalance(
         raise ValueError("score_fn, scores or logdensity_fn must be given, got None of the three")
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
-    for text in complaints(parts):
+    few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
+    for text in few[:1] or complaints(parts):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
@@ -253,11 +254,11 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
         return found
     stay = [n for n, one in enumerate(reports) if not one.moved]
     if stay:
-        found.append(f"the draws{of(stay)} stay as they were: {reports[stay[0]].reason}")
+        found.append(f"the draws{of(stay)} are unchanged: {reports[stay[0]].reason}")
     stayed = sum(r.stayed for r in reports if r.moved)
     if stayed > 0.01 * num_draws:
         found.append(
-            f"{stayed} of {num_draws} draws stayed as they were, since their moves left the target "
+            f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
     return found

@@ -65,7 +65,7 @@ class Report(NamedTuple):
 
 
 def nothing(reason: str, findings: tuple[Finding, ...] = (), stayed: int = 0) -> Report:
-    """The report of a run whose draws stay as they were."""
+    """The report of a run whose draws are unchanged."""
     return Report(False, reason, findings=findings, stayed=stayed)
 
 

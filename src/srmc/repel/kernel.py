@@ -28,6 +28,17 @@ def caches(state: KernelState, name: str) -> bool:
     return name in getattr(state, "_fields", ()) and getattr(state, name) is not None
 
 
+def as_algorithm(name: str, built: Any) -> SamplingAlgorithm:
+    """What a kernel's function returned, which must have the form of BlackJAX."""
+    if not (callable(getattr(built, "init", None)) and callable(getattr(built, "step", None))):
+        raise TypeError(
+            f"kernel {name} must return a blackjax.SamplingAlgorithm, with init and step, got "
+            f"{short(built)}"
+        )
+    algorithm: SamplingAlgorithm = built
+    return algorithm
+
+
 class Kernel:
     """A kernel without its target, which is an argument of every method instead."""
 
@@ -57,7 +68,8 @@ class Kernel:
         self._calls: dict[Hashable, Calls] = {}
 
     def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
-        return self._algorithm(logdensity_fn, *self._args, **self._kwargs)
+        found = self._algorithm(logdensity_fn, *self._args, **self._kwargs)
+        return as_algorithm(self.name, found)
 
     def init(
         self,

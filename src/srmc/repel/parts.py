@@ -1,4 +1,4 @@
-"""The five nouns of a repelled kernel, put together; what the steps of both frames share."""
+"""The components of a repelled kernel, and what the steps of both frames share."""
 
 from collections.abc import Callable
 from typing import NamedTuple

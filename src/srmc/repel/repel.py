@@ -1,4 +1,4 @@
-"""The glue: history, strength and surrogate around any base kernel (alg:srmc)."""
+"""History, strength and surrogate around any base kernel (alg:srmc)."""
 
 import functools
 import inspect
@@ -117,6 +117,8 @@ def repel(
         "history_start": history_start,
     }
     logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
+    if hasattr(algorithm, "chosen"):  # by its arguments it may be a kernel on a discrete space
+        algorithm, args, kwargs = algorithm.chosen(*args, **kwargs)
     if hasattr(algorithm, "repel"):  # a kernel on a discrete space
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}
@@ -124,8 +126,8 @@ def repel(
             logdensity_fn, *args, history=history, **given, **kwargs
         )
         return repelled
-    chosen = _as_surrogate(surrogate)
-    frame = _choose_frame(frame, chosen)
+    chosen = as_surrogate(surrogate)
+    frame = choose_frame(frame, chosen)
     memory = make_memory(chosen.precondition, **history)
     check_count("feedback_every", feedback_every)
     if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
@@ -205,7 +207,8 @@ def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:
-        raise ValueError(f"repellence must be keywords of repel, got {', '.join(unknown)}")
+        found = ", ".join(map(str, unknown))
+        raise ValueError(f"repellence must be keywords of repel, got {found}")
     names = inspect.signature(make_memory).parameters
     history = {n: options.get(n, known[n].default) for n in names if n in known}
     make_memory(lambda theta: theta, **history)
@@ -233,7 +236,8 @@ def _as_density(
     return from_score(score_fn)
 
 
-def _as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
+def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
+    """The surrogate that the keyword asks for: a shift by default, or a move along a field."""
     if surrogate is None:
         return shift()
     if isinstance(surrogate, Field):
@@ -245,7 +249,8 @@ def _as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
     return surrogate
 
 
-def _choose_frame(frame: str | None, surrogate: Surrogate) -> str:
+def choose_frame(frame: str | None, surrogate: Surrogate) -> str:
+    """The frame that the keyword asks for, which the surrogate must have."""
     if frame is None:
         return "moving" if surrogate.carries else "fixed"
     check_option("frame", frame, ("fixed", "moving"))

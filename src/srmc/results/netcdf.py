@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from srmc._files import as_path, write_whole
+from srmc._extras import extra
+from srmc._files import as_path, check_seal, seal, write_whole
 from srmc.models.labels import Labels
 from srmc.results.datasets import NAME, PLAIN, UNCONSTRAINED, groups_of, nested
 from srmc.results.kept import Kept
@@ -21,12 +22,11 @@ GROUPS = (
 # The names of groups in files of version 0.2.
 OLD = {PLAIN: "base", UNCONSTRAINED: "scored", "moments_plain": "base_moments"}
 OPTIONAL = (*GROUPS, *OLD.values(), "coords")
+REMEDY = "put back a copy of it; what is left of it xarray.open_datatree may read"
 
 
 def save(result: Result, path: Path) -> None:
     """Write a NetCDF file."""
-    if not path.parent.is_dir():
-        raise ValueError(f"path must be a file in an existing folder, got {path}")
     run = {
         "shared_history": result.shared_history,
         "interrupted": result.interrupted,
@@ -37,6 +37,8 @@ def save(result: Result, path: Path) -> None:
     attrs = {"about": json.dumps(result.about), "run": json.dumps(run)}
 
     def write(aside: Path) -> None:
+        with extra("result.save"):
+            import h5netcdf  # noqa: F401
         import xarray
 
         groups = groups_of(result)
@@ -49,6 +51,7 @@ def save(result: Result, path: Path) -> None:
                 data.to_netcdf(aside, mode="a", group=group, engine="h5netcdf")
         except RuntimeError as error:  # HDF5 raises this on a full disk
             raise OSError(errno.EIO, f"could not write: {error}", str(path)) from None
+        seal(aside)
 
     write_whole(path, write)
 
@@ -71,9 +74,18 @@ def load(path: str | os.PathLike[str]) -> Result:
     path = as_path("path", path)
     if not path.is_file():
         raise ValueError(f"path must be a file that Result.save wrote, got {path}")
+    check_seal(path, REMEDY)
+    try:
+        return _loaded(path)
+    except Exception as error:  # of many kinds, in a file without a checksum
+        message = f"{path} is damaged, truncated or no result of srmc: {error}; {REMEDY}"
+        raise ValueError(message) from None
+
+
+def _loaded(path: Path) -> Result:
     attrs = _read(path, None)[1]
     if "about" not in attrs or "run" not in attrs:
-        raise ValueError(f"{path} is no result of srmc")
+        raise ValueError("it has no attributes of one")
     run = json.loads(attrs["run"])
     stats = _read(path, "sample_stats")[0]
     found = {group: _read(path, group)[0] for group in GROUPS}
@@ -100,6 +112,8 @@ def load(path: str | os.PathLike[str]) -> Result:
 
 
 def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, dict[str, Any]]:
+    with extra("srmc.load"):
+        import h5netcdf  # noqa: F401
     import xarray
 
     try:
@@ -109,5 +123,4 @@ def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, 
     except (OSError, ValueError, KeyError) as error:
         if group in OPTIONAL and "group" in str(error).lower():
             return None, {}
-        message = f"{path} is damaged, truncated or no result of srmc: {error}"
-        raise ValueError(message) from None
+        raise

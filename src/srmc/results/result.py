@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
-from srmc._files import as_path, write_whole
+from srmc._extras import extra
+from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
@@ -221,13 +223,13 @@ class Result:
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """
-        mean = np.asarray(function(self.draws), float)
         shape = next(iter(self.draws.values())).shape[:2]
+        mean = _of_draws(function, self.draws)
         if mean.shape[:2] != shape:
             raise ValueError(
                 f"function must return an array (chain, draw, ...), {shape} first, got {mean.shape}"
             )
-        values = np.asarray(function(self.base), float) if self.base is not None else mean
+        values = _of_draws(function, self.base) if self.base is not None else mean
         after, before = (v.reshape(*shape, -1) for v in (mean, values))
         error = self._errors.of_mean(after, before)
         if np.any(are_events(before)):
@@ -284,10 +286,16 @@ class Result:
         beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
         and the history fared. A notebook shows the figure as an image.
         """
-        from srmc.results.plots import plot
+        with extra("result.plot"):
+            from srmc.results.plots import plot
 
-        figure = plot(self)
         if path is not None:
+            path = as_file("path", path)
+        figure = plot(self)
+        known = figure.canvas.get_supported_filetypes()
+        if path is not None:
+            if path.suffix and path.suffix[1:].lower() not in known:
+                raise ValueError(f"path must end with one of {', '.join(known)}, got {path}")
             figure.savefig(path, dpi=110)
         return figure
 
@@ -297,11 +305,10 @@ class Result:
         It has the warnings, estimates with their errors beside those of the plain chain, traces,
         densities, what rebalancing did, the cost, and how to repeat the run.
         """
-        from srmc.results.page import page
+        with extra("result.report"):
+            from srmc.results.page import page
 
-        path = as_path("path", path)
-        if not path.parent.is_dir():
-            raise ValueError(f"path must be a file in an existing folder, got {path}")
+        path = as_file("path", path)
         write_whole(path, lambda aside: aside.write_text(page(self), encoding="utf-8"))
 
     def to_arviz(self, log_likelihood: bool = False) -> Any:
@@ -320,7 +327,20 @@ class Result:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
         from srmc.results.netcdf import save
 
-        save(self, as_path("path", path))
+        save(self, as_file("path", path))
+
+
+def _of_draws(function: Any, draws: dict[str, Any]) -> np.ndarray:
+    """The numbers that a user's function returns for draws."""
+    if not callable(function):
+        raise TypeError(f"function must be a function of draws by name, got {function!r}")
+    try:
+        inspect.signature(function).bind(draws)
+    except TypeError as error:
+        raise TypeError(f"function must be a function of draws by name alone: {error}") from None
+    except ValueError:  # it has no signature
+        pass
+    return as_numbers("what function returns", function(draws))
 
 
 def labels(

@@ -1,4 +1,4 @@
-"""The first coordinates of a run, of which its page has room for so many."""
+"""The first coordinates of a run, which its page shows."""
 
 from typing import Any, NamedTuple
 

@@ -26,8 +26,31 @@ class RunWarning(UserWarning):
 
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
+    if improper := list(_improper(result)):
+        return improper  # of which all else follows
     found = _of_the_density(result), _of_steps(result), _of_the_loop(result), of_chains(result)
     return [text for some in found for text in some]
+
+
+def _improper(result: Result) -> Iterator[str]:
+    """Of a proper target, E[(x - E x)·s] = -d, while here the score points away from the draws."""
+    scored = result.kept.scored or {}
+    if "score" not in scored or scored["score"].shape[1] < FEWEST:
+        return
+    x, s = (np.asarray(scored[name], float) for name in ("position", "score"))
+    if not np.any(s):
+        yield (
+            "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "
+            "improper, and the draws mean nothing. Give every parameter a proper prior"
+        )
+    with np.errstate(all="ignore"):
+        slope = np.sum((x - x.mean(axis=1, keepdims=True)) * s, axis=(1, 2))
+    if np.all(slope > 0):
+        yield (
+            "the log density grows the farther draws are from their mean, in every chain: it has "
+            "no maximum there and is probably improper, so that the draws mean nothing. Check its "
+            "sign, and give every parameter a proper prior"
+        )
 
 
 def _of_the_density(result: Result) -> Iterator[str]:
@@ -36,10 +59,10 @@ def _of_the_density(result: Result) -> Iterator[str]:
         return
     flat = np.flatnonzero(np.all(np.asarray(scores) == 0, axis=(0, 1)))
     if len(flat):
-        which = "" if len(flat) == scores.shape[2] else f" in coordinate {_listed(flat)}"
         yield (
-            f"the log density is flat{which}: its gradient was 0 at every draw. Unless it has "
-            "walls, it is improper, and the draws mean nothing. Give every parameter a proper prior"
+            f"the log density is flat in coordinate {_listed(flat)}: its gradient was 0 at every "
+            "draw. Unless it has walls, it is improper, and the draws mean nothing. Give every "
+            "parameter a proper prior"
         )
 
 

@@ -5,6 +5,7 @@
     state.npz           the commit: the chains, and the checksums of their draws
     state-before.npz    the commit before it, if there are several processes
     draws.zarr          the draws
+    lock, holder.json   held while a process uses the folder, and who that is
 
 With several processes, each has a folder of its own inside. A process that is killed may be one
 commit behind the others, which then go back to the one before.
@@ -28,6 +29,7 @@ from srmc._files import (
     write_json,
     write_whole,
 )
+from srmc.sample.lock import Lock
 from srmc.sample.probe import compare
 from srmc.sample.stored import Arrays, Draws, Groups, grouped, joined
 from srmc.types import PyTree
@@ -53,7 +55,8 @@ class Commit(NamedTuple):
 class Checkpoint:
     """A folder that holds a run; with `resume` it may hold one already.
 
-    `fixed` says why the run cannot be continued beyond its length, if so.
+    `fixed` says why the run cannot be continued beyond its length, if so; `lost`, which is set by
+    who writes here, that the folder has disappeared.
     """
 
     def __init__(
@@ -70,10 +73,20 @@ class Checkpoint:
                 f"checkpoint {folder} belongs to a run with another number of processes than the "
                 f"{jax.process_count()} there are"
             )
+        check_writable("checkpoint", self.folder)
+        self.lost: str | None = None
+        self._lock = Lock(self.folder)
+        try:
+            self._begin(record, resume, fixed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, record: dict[str, Any], resume: bool, fixed: str | None) -> None:
         run = self.folder / "run.json"
         if run.exists() and not resume:
             raise ValueError(
-                f"checkpoint must be a new folder, but {folder} holds a run; "
+                f"checkpoint must be a new folder, but {self.folder} holds a run; "
                 "resume=True goes on with it"
             )
         left = [name for name in CONTENTS if (self.folder / name).exists()]
@@ -82,12 +95,20 @@ class Checkpoint:
                 f"{run} is missing, and nothing else says which run {', '.join(left)} there belong "
                 f"to; {REMEDY}"
             )
-        check_writable("checkpoint", self.folder)
         for part in self.folder.glob(".*.part.*"):  # by a process that was killed
             part.unlink()
         if run.exists():
-            _compare(read_json(run), record, folder, fixed)
+            _compare(read_json(run), record, self.folder, fixed)
         write_json(run, {"format": FORMAT} | record)
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._lock.release()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder still holds this run."""
+        return os.path.exists(self.folder / "run.json")
 
     def save_warmup(self, groups: Groups) -> None:
         """Store the outcome of warm-up."""

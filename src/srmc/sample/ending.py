@@ -12,12 +12,14 @@ import numpy as np
 from srmc._attempt import attempt
 from srmc._progress import Show
 from srmc._versions import versions
+from srmc.coordinates import Coordinates
 from srmc.models.problem import Problem
 from srmc.rebalance.report import Report, as_record
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import troubles
 from srmc.sample.finish import rebalance_run
+from srmc.sample.learning import described
 from srmc.sample.looks import Aim
 from srmc.sample.plan import Plan
 from srmc.sample.precision import Look, look_at, missed
@@ -27,9 +29,11 @@ from srmc.sample.tune import Tuned, Tuner
 
 
 class Ending(NamedTuple):
-    """From what was kept of a run to its result."""
+    """From what was kept of a run, of the `inner` problem, to its result."""
 
     problem: Problem
+    inner: Problem
+    coordinates: Coordinates | None
     plan: Plan
     tuner: Tuner
     tuned: Tuned
@@ -42,7 +46,11 @@ class Ending(NamedTuple):
         """The first result that is as precise as was asked for, or the last one."""
         seen: list[Look] = []
         for kept, done in found:
-            result = self.at(kept, done)
+            told: list[str] = []
+            end = functools.partial(self.at, kept, done)
+            then = "the result has what the chains kept, and nothing else"
+            whole = attempt("the end of the run", end, None, then, told)
+            result = self._bare(kept, done, told) if whole is None else whole
             if aim is None or result.interrupted:
                 break
             look = attempt(
@@ -64,6 +72,12 @@ class Ending(NamedTuple):
                 result.about["warnings"] += missed(seen[-1], aim)
         return result
 
+    def _bare(self, kept: Kept, done: int, told: list[str]) -> Result:
+        """What was kept of a run whose end failed."""
+        self.stop.at_once = False
+        about = {"settings": {"model": self.problem.name}, "num_draws": done, "warnings": told}
+        return Result(kept, about, interrupted=self.stop.signal is not None)
+
     def at(self, kept: Kept, done: int) -> Result:
         """The result of what was kept so far."""
         stop = self.stop
@@ -75,13 +89,14 @@ class Ending(NamedTuple):
         if plan.rebalances(dim_of(self.tuned.positions)):
             last = self.show if stop.signal is None else stop.show  # a stop does not wait for this
             kept, reports, known = rebalance_run(
-                self.problem, plan, self.tuner, kept, self.tuned.positions, last
+                self.inner, plan, self.tuner, kept, self.tuned.positions, last
             )
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
         stop.at_once = False
         seconds = time.perf_counter() - self.began
         about = _about(self.problem, plan, self.tuner, self.tuned, done, seconds)
+        about["coordinates"] = described(self.coordinates)
         result = Result(
             kept=kept,
             about=about | {"rebalancing": [as_record(report) for report in reports]},
@@ -106,8 +121,9 @@ def _about(
 ) -> dict[str, Any]:
     loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
     measured = tuner.describe(tuned.loop) if loops else {}
-    if "step_size" in tuned.parameters:
-        measured["step_size"] = jnp.asarray(tuned.parameters["step_size"])
+    for name in ("step_size", "path_length"):
+        if name in tuned.parameters:
+            measured[name] = jnp.asarray(tuned.parameters[name])
     return {
         "settings": {"model": problem.name} | plan.settings(),
         "measured": {k: float(x) for k, x in measured.items()},

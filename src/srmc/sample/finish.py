@@ -6,11 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
 from srmc._attempt import attempt
-from srmc._programs import over_rows, pinned, remembered
+from srmc._programs import over_rows, pinned
 from srmc._progress import Show
 from srmc.models.problem import Problem
 from srmc.rebalance.batched import NUMBERS_AT_ONCE, ROWS_AT_ONCE, Batched
@@ -19,7 +18,7 @@ from srmc.rebalance.report import Report, nothing
 from srmc.rebalance.resample import resample
 from srmc.results.kept import Kept
 from srmc.sample.plan import Plan
-from srmc.sample.task import named_values
+from srmc.sample.task import first_of, named_values, unraveller
 from srmc.sample.tune import Tuner
 from srmc.sample.tune.continuous import UNADJUSTED
 from srmc.sample.tune.discrete import Discrete
@@ -39,9 +38,7 @@ def rebalance_run(
     know.
     """
     assert kept.draws is not None
-    first = jax.tree.map(lambda x: jnp.asarray(x[0]), positions)
-    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(first))
-    unravel = _unraveller(jax.tree.structure(first), shapes)
+    unravel = unraveller(first_of(positions))
     x = kept.draws["position"]
     known: list[str] = []
     way = _resampled if isinstance(tuner, Discrete) else _moved
@@ -130,14 +127,6 @@ def _untouched(run: Run, error: BaseException) -> Rebalanced:
     report = nothing(reason)._replace(gradients=gradients)
     scores = np.full_like(run.chains, np.nan) if run.scores is None else run.scores
     return Rebalanced(np.zeros_like(run.chains), report, run.chains, scores)
-
-
-@remembered
-def _unraveller(structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...]) -> Unravel:
-    """From a vector to a position of this structure."""
-    zeros = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
-    unravel: Unravel = ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
-    return unravel
 
 
 def _density(logdensity_fn: LogDensity, unravel: Unravel, v: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The front door: model -> tune -> run -> result."""
+"""`srmc.sample`: from a model to a result."""
 
 import dataclasses
 import difflib
@@ -7,18 +7,21 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_flag, check_number
+from srmc._checks import as_seed, check_flag, check_number
 from srmc._files import as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
-from srmc.models.problem import without_slashes
+from srmc.models.problem import Problem, without_slashes
 from srmc.repel.strength import Strength
 from srmc.results.kept import Kept
 from srmc.results.result import Result
@@ -26,6 +29,7 @@ from srmc.results.trouble import RunWarning
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.ending import Ending
 from srmc.sample.keep import Recording, keep_draws, keep_moments
+from srmc.sample.learning import in_coordinates
 from srmc.sample.looks import Aim, longest, looks
 from srmc.sample.loop import Carry, start
 from srmc.sample.plan import Keep, Plan
@@ -35,6 +39,7 @@ from srmc.sample.task import check_names, dim_of, first_of, identity, make_task
 from srmc.sample.tune.own import as_kernel
 from srmc.sample.warmup import warm_up
 from srmc.sample.windows import is_shared, sampling_task
+from srmc.types import Position, PRNGKey
 
 # Keywords of other samplers for what is called otherwise here.
 ELSEWHERE = {
@@ -66,6 +71,7 @@ def sample(
     target_acceptance: float | None = None,
     max_tree_depth: int | None = None,
     metric: str = "diag",
+    coordinates: str = "auto",
     shared_history: bool = True,
     repellence: dict[str, Any] | None = None,
     thin: int = 1,
@@ -85,9 +91,10 @@ def sample(
         or one of these with what belongs to it, as a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "gibbs", "flip_mh" or "locally_balanced". Or a BlackJAX
-        algorithm, or a function in its form (see `srmc.sample.tune.OwnKernel`), whose step size and
-        diagonal metric are found in warm-up; `functools.partial` gives its other arguments.
+        space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
+        "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
+        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up;
+        `functools.partial` gives its other arguments.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
@@ -110,12 +117,18 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA and DLP, 0.234 for MH. Raise it where there are divergences.
+        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it where there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric
         The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
         that are not many; or "low_rank", for correlations along a few directions of many.
+    coordinates
+        "auto" learns coordinates in warm-up, in which scales and locations that follow other
+        parameters no longer do (see `srmc.learn_coordinates`), where that brings the posterior
+        clearly closer to a Gaussian; for NUTS and HMC whose draws are rebalanced. "learned" does so
+        for every kernel and however little it brings; "plain" never does. The target is the same,
+        and so are the names of its draws.
     shared_history
         Whether all chains share one history or are rebalanced together, which is best when they
         are pooled.
@@ -157,7 +170,7 @@ def sample(
         num_warmup=num_warmup,
         num_samples=num_samples if aim is None else longest(num_samples, max_samples),
         num_chains=num_chains,
-        seed=seed,
+        seed=as_seed("seed", seed),
         step_size=step_size,
         num_integration_steps=num_integration_steps,
         target_acceptance=target_acceptance,
@@ -168,42 +181,65 @@ def sample(
         keep=kept_parts,
         space=space,
         feature=whole.feature,
+        coordinates=coordinates,
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
     check_flag("progress", progress)
     check_flag("resume", resume)
-    if checkpoint is not None:
-        checkpoint = as_path("checkpoint", checkpoint)
-    if resume and checkpoint is None:
+    folder = None if checkpoint is None else as_path("checkpoint", checkpoint)
+    if resume and folder is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)
     began = time.perf_counter()
-    start_key, warm_key, init_key, run_key = jax.random.split(jax.random.key(plan.seed), 4)
-    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
+    start_key, warm_key, init_key, run_key = jax.random.split(_key_of(plan.seed), 4)
+    is_first = jax.process_index() == 0
+    with progress_bar(progress and is_first) as show, stops() as stop, ExitStack() as held:
         show("warm-up", 0, None, "compiling")
         positions = problem.starts(start_key, plan.num_chains)
         problem = without_slashes(problem, first_of(positions))
         check_names(problem, plan, positions)
+        plan.check_room(dim_of(positions), on_disk=checkpoint is not None)
         lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
         plan = dataclasses.replace(plan, num_samples=lengths[-1])
-        store = None
-        if checkpoint is not None:
-            record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
-            store = together(lambda: Checkpoint(checkpoint, record, resume, fixed))
-        tuned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        store = _opened(folder, problem, plan, positions, resume)
+        if store is not None:
+            held.callback(store.close)
+        tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
+        inner = problem if learned is None else in_coordinates(problem, learned, positions)
         step = tuned.parameters.get("step_size")
         remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
         show("warm-up", plan.num_warmup, plan.num_warmup, remark)
         make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
-        task = make(problem, plan, tuner, tuned, run_key)
+        task = make(inner, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
         recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
-        ending = Ending(problem, plan, tuner, tuned, lengths, show, stop, began)
+        ending = Ending(problem, inner, learned, plan, tuner, tuned, lengths, show, stop, began)
         result = ending.of(_kept_of(recording, plan, states, lengths), aim)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)
+    if store and store.lost:  # which was warned of when it happened
+        result.about["warnings"].append(store.lost)
     return result
+
+
+def _key_of(seed: int) -> PRNGKey:
+    """The key of a seed, of which `jax.random.key` reads 32 bits in single precision."""
+    if seed < 2**32:
+        return jax.random.key(seed)
+    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
+    key: PRNGKey = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return key
+
+
+def _opened(
+    checkpoint: Path | None, problem: Problem, plan: Plan, positions: Position, resume: bool
+) -> Checkpoint | None:
+    """The checkpoint of the run, which this process then holds."""
+    if checkpoint is None:
+        return None
+    record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
+    return together(lambda: Checkpoint(checkpoint, record, resume, fixed))
 
 
 def _kept_of(

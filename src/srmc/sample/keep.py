@@ -1,6 +1,7 @@
 """Run a task to its end, or until it is told to stop, and keep what was asked for."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,11 +12,11 @@ from srmc._progress import Show
 from srmc.results.kept import Kept
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.commits import Commits
-from srmc.sample.loop import Carry, Chunk, Recorded, Statistics, Task, chunks
+from srmc.sample.loop import Carry, Chunk, Recorded, Statistics, Task, chunks, dtypes
 from srmc.sample.moments import Accumulator, begin, finish, moments
 from srmc.sample.processes import together
 from srmc.sample.stop import Stop
-from srmc.sample.stored import Arrays
+from srmc.sample.stored import IN_MEMORY, Arrays
 
 CHUNK_SECONDS = 0.5  # the time between two looks at signals, and two updates of the progress bar
 
@@ -52,35 +53,56 @@ def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[
 
     That is done at each of the `looks`, in draws per chain, and where the run is stopped.
     """
-    task, store, commits = run.task, run.store, run.commits
+    task, commits = run.task, run.commits
+    store = None if run.store is None or run.store.lost else run.store
+    in_memory = _size(task, states, run.num_draws) <= IN_MEMORY
     disk = None if store is None else together(lambda: store.draws(run.num_draws))
+    parts: list[dict[str, Arrays]] = []
     done = 0
     if disk is not None and (found := commits.restored(states)):
         states, commit = found
         done = commit.done
         together(lambda: disk.restore(commit.kept, done))
-    parts: list[dict[str, Arrays]] = []
+        if in_memory:
+            parts.append(jax.tree.map(lambda x: np.swapaxes(x, 0, 1), disk.read(done)))
+    new: list[dict[str, Arrays]] = []  # not on the disk yet
     written = done
     for look in (n for n in looks if n >= done):
         for chunk in chunks(task, states, look, first=done, seconds=run.chunk_seconds):
-            parts.append(_groups(chunk))
+            new.append(_groups(chunk))
+            if in_memory or disk is None:
+                parts.append(new[-1])
             states, done = chunk.carry, chunk.done
             _tell(run.show, done, look, chunk.stats)
-            commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(parts)))
+            commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(new)))
             if disk is not None and (commits_now or done == look):
-                draws = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-                commits.save(done, states, functools.partial(disk.write, written, draws))
-                parts, written = [], done
+                write = functools.partial(disk.write, written, _joined(new))
+                commits.save(done, states, write, in_memory)
+                new, written = [], done
             if stops:
                 break
-        if disk is not None:
-            kept = together(functools.partial(disk.read, done))
+        if parts:
+            kept = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), _joined(parts))
         else:
-            kept = jax.tree.map(lambda *x: np.swapaxes(np.concatenate(x), 0, 1), *parts)
+            assert disk is not None
+            kept = together(functools.partial(disk.read, done))
         kept = task.layout.of_all_processes(kept)
         yield Kept(stats=kept["stats"], draws=kept["values"], base=kept.get("base")), done
         if run.stop.signal is not None:
             return
+
+
+def _joined(parts: list[dict[str, Arrays]]) -> dict[str, Arrays]:
+    joined: dict[str, Arrays] = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    return joined
+
+
+def _size(task: Task, states: Carry, num_draws: int) -> int:
+    """The bytes of all draws and their statistics."""
+    shapes = jax.tree.leaves(task.shape_of(states))
+    one: int = sum(math.prod(x.shape) * x.dtype.itemsize for x in shapes)
+    one += sum(dtype.itemsize for dtype in dtypes().values())
+    return one * num_draws * task.layout.num_chains
 
 
 def _groups(chunk: Chunk) -> dict[str, Arrays]:

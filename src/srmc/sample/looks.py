@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from srmc._checks import check_count, check_number, check_option
+from srmc._checks import MOST, check_count, check_number, check_option
 from srmc.sample.plan import Plan
 
 DOUBLINGS = 6  # of num_samples, up to the last look
@@ -36,7 +36,7 @@ def longest(num_samples: int, max_samples: int | None) -> int:
     """The number of samples at the last look."""
     check_count("num_samples", num_samples)
     if max_samples is None:
-        return int(num_samples) << DOUBLINGS
+        return min(int(num_samples) << DOUBLINGS, MOST)
     check_count("max_samples", max_samples, at_least=num_samples)
     return int(max_samples)
 

@@ -1,6 +1,7 @@
 """The settings of a call of `srmc.sample`, checked."""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,6 @@ from srmc._checks import (
     check_flag,
     check_number,
     check_option,
-    check_seed,
     is_concrete,
 )
 from srmc.kernels.discrete.changes import Differences
@@ -23,12 +23,17 @@ from srmc.sample.describe import describe
 from srmc.sample.stored import IN_MEMORY
 from srmc.sample.tune import rule
 from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
-from srmc.sample.tune.discrete import BUILDERS, Discrete
+from srmc.sample.tune.discrete import BUILDERS, WITH_STEP_SIZE, Discrete
 from srmc.sample.tune.own import OwnKernel
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
+MOST_WARMUP = 10**7  # steps, whose schedule is a list
+MOST_DEPTH = 20  # of a tree of NUTS
+ROW = 4  # bytes of a number that is kept, at least
+STATISTICS = 13  # numbers beside the coordinates of a draw
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
+LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
@@ -84,6 +89,7 @@ class Plan:
     max_tree_depth: int | None = None
     metric: str = "diag"
     feature: str | None = None
+    coordinates: str = "auto"
 
     @property
     def num_draws(self) -> int:
@@ -123,6 +129,20 @@ class Plan:
         if self.rebalances(dim) or self.is_plain or self.is_replaced:
             return None
         return "the loop that repels its draws is tuned for num_samples"
+
+    def check_room(self, dim: int, on_disk: bool) -> None:
+        """Raise if what is kept of draws with `dim` coordinates cannot fit into memory."""
+        draws = self.num_draws if self.keep.keep == "draws" and not on_disk else 1
+        size = ROW * (dim + STATISTICS) * draws * self.num_chains
+        memory = memory_size()
+        if size > memory:
+            shorter = "num_samples" if draws > 1 else "num_chains"
+            raise ValueError(
+                f"{shorter}={getattr(self, shorter)} is too large: {draws:,} draws of "
+                f"{self.num_chains:,} chains with {dim:,} coordinates take {size / 1e9:,.0f} GB, "
+                f"and this machine has {memory / 1e9:,.0f} GB; use fewer, thin, "
+                'keep="moments", or a checkpoint, which holds draws on disk'
+            )
 
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""
@@ -177,6 +197,11 @@ class Plan:
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
         check_options(given or {}, SITE_OPTIONS)
+        if given is not None and "alpha" in given and not self.is_replaced and self.space is None:
+            raise ValueError(
+                f"alpha in repellence must be given as sample(alpha={given['alpha']!r}), unless "
+                "repellence has a surrogate and so replaces all that is tuned"
+            )
         if self.keep.base and self.space is not None:
             raise ValueError("base=True needs a continuous kernel; here no base chain is run")
         if self.keep.base and self.is_replaced and (given or {}).get("frame") != "moving":
@@ -186,10 +211,11 @@ class Plan:
 
     def _check_numbers(self) -> None:
         check_alpha(self.alpha)
-        check_count("num_warmup", self.num_warmup, at_least=100)
+        check_count("num_warmup", self.num_warmup, at_least=LEAST_WARMUP, at_most=MOST_WARMUP)
         check_count("num_samples", self.num_samples)
         check_count("num_chains", self.num_chains)
-        check_seed("seed", self.seed)
+        check_count("seed", self.seed, at_least=0, at_most=2**64 - 1)
+        self.check_room(1, on_disk=False)
         if self.keep.thin > self.num_samples:
             raise ValueError(
                 f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
@@ -198,9 +224,10 @@ class Plan:
     def _check_steps(self) -> None:
         if self.step_size is not None:
             check_number("step_size", self.step_size, above=0.0)
-            if self.space is not None and self.kernel != "dlp":
+            if self.space is not None and self.kernel not in WITH_STEP_SIZE:
+                names = " and ".join(map(repr, WITH_STEP_SIZE))
                 raise ValueError(
-                    f"step_size is for kernel 'dlp' on {self.space}, got {self.kernel!r}"
+                    f"step_size is for kernel {names} on {self.space}, got {self.kernel!r}"
                 )
         if self.num_integration_steps is not None:
             check_count("num_integration_steps", self.num_integration_steps)
@@ -229,9 +256,19 @@ class Plan:
                     "target_acceptance sets the step size; give it or step_size, and not both"
                 )
         if self.max_tree_depth is not None:
-            check_count("max_tree_depth", self.max_tree_depth)
+            why = f", where a step takes 2**{MOST_DEPTH} gradients"
+            check_count("max_tree_depth", self.max_tree_depth, at_most=MOST_DEPTH, why=why)
             if self.kernel != "nuts":
                 raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
+        check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
+        if self.coordinates == "learned":
+            if self.space is not None:
+                raise ValueError(f"coordinates='learned' is not for {self.space}")
+            if self.num_warmup < 2 * LEAST_WARMUP:
+                raise ValueError(
+                    "coordinates='learned' needs num_warmup of at least "
+                    f"{2 * LEAST_WARMUP}, got {self.num_warmup}"
+                )
         check_option("metric", self.metric, METRICS)
         if self.metric != "diag" and self.kernel not in WITH_METRIC:
             raise ValueError(
@@ -240,10 +277,19 @@ class Plan:
             )
 
 
+def memory_size() -> float:
+    """The bytes of this machine's memory; infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
 def _make_plain(plan: Any) -> None:
     """Turn NumPy and JAX scalars among the fields into Python's numbers, which files can hold."""
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
-        is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+        is_array = isinstance(value, np.number | np.bool | np.ndarray | jax.Array)
+        is_array = is_array and not np.issubdtype(value.dtype, np.timedelta64)
         if is_array and value.ndim == 0 and is_concrete(value):
             object.__setattr__(plan, field.name, value.item())

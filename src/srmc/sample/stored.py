@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from srmc._extras import extra
 from srmc._files import REMEDY, sync
 
 Arrays = dict[str, np.ndarray]
@@ -28,7 +29,8 @@ class Draws:
     """
 
     def __init__(self, path: Path, num_draws: int) -> None:
-        import zarr
+        with extra("checkpoint"):
+            import zarr
 
         self._path, self._num_draws = path, num_draws
         try:

@@ -31,7 +31,7 @@ MEASURED = 512  # draws on which the loop is measured: over all chains, and at m
 
 
 class RebalanceState(NamedTuple):
-    """The history with its strength, and the number of draws that stayed as they were."""
+    """The history with its strength, and the number of draws that are unchanged."""
 
     memory: RepelState
     refused: Int[Array, ""]
@@ -122,7 +122,7 @@ def measured_on(warmup: Draws, how: How) -> Loop:
         warn_of_offset(loop, isinstance(how.alpha, str))
         if loop.offset <= 1 and not is_on(loop):
             warnings.warn(
-                "the draws stay as they were: their scores explain nothing of their errors, or are "
+                "the draws are unchanged: their scores explain nothing of their errors, or are "
                 "not all finite",
                 stacklevel=3,
             )

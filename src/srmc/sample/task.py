@@ -137,6 +137,21 @@ def first_of(positions: Position) -> Position:
     return found
 
 
+def unraveller(first: Position) -> Callable[[Array], Position]:
+    """From a vector to a position of this structure; the same function for the same structure."""
+    leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, first))
+    return _unraveller(structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+
+
+@remembered
+def _unraveller(
+    structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...]
+) -> Callable[[Array], Position]:
+    zeros = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
+    unravel: Callable[[Array], Position] = ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
+    return unravel
+
+
 def dim_of(positions: Position) -> int:
     """The number of coordinates of a position, of positions (chain, ...)."""
     return sum(leaf[0].size for leaf in jax.tree.leaves(positions))

@@ -1,7 +1,7 @@
 """Warm-up of chains in the program that later samples them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from srmc._programs import Code, parted, pinned, remembered
 from srmc._progress import Show
 from srmc.models.problem import Problem
 from srmc.sample.devices import lay_out
-from srmc.sample.loop import Parameters, Recorded, Task, chunks, start
+from srmc.sample.loop import Carry, Parameters, Recorded, Task, chunks, start
 from srmc.sample.plan import Plan
 from srmc.sample.stop import Stop
 from srmc.sample.task import dim_of, first_of, named_values, plain_builder, unconstrained
@@ -74,36 +74,86 @@ def _builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAlgorit
     return with_windows
 
 
-def adapt(
+class Adapting(NamedTuple):
+    """Chains whose warm-up has come to step `done`.
+
+    draws, scores
+        Those of the last stretch, (chain, draw, d), if it was asked to record them.
+    spent
+        The gradients so far, over all chains.
+    """
+
+    task: Task
+    states: Carry
+    num_steps: int
+    done: int = 0
+    spent: int = 0
+    draws: np.ndarray | None = None
+    scores: np.ndarray | None = None
+
+
+def adapting(
     problem: Problem,
     plan: Plan,
     tuner: Tuner,
     rng_key: PRNGKey,
     positions: Position,
-    stop: Stop,
-    show: Show,
-) -> Tuned:
-    """Adapt every chain by windows; then the median step size and the mean metric."""
-    first = first_parameters(dim_of(positions), plan.num_warmup)
+    num_steps: int | None = None,
+) -> Adapting:
+    """Chains at the beginning of a warm-up by windows, of `num_steps` if not of all."""
+    count = plan.num_warmup if num_steps is None else num_steps
+    first = first_parameters(dim_of(positions), count, plan.num_warmup)
     task = _task(problem, plan, tuner, first, positions, rng_key)
-    layout, states = task.layout, start(task, rng_key, positions)
-    spent = np.zeros(sum(map(len, layout.chains)), int)
-    for chunk in chunks(task, states, plan.num_warmup, room=plan.num_draws):
+    return Adapting(task, start(task, rng_key, positions), count)
+
+
+def go_on(
+    chains: Adapting, plan: Plan, until: int, stop: Stop, show: Show, after: int | None = None
+) -> Adapting:
+    """Go on with the warm-up to a step, with what is recorded from step `after` on, if not None."""
+    layout, states = chains.task.layout, chains.states
+    spent, parts = np.zeros(sum(map(len, layout.chains)), int), []
+    done = chains.done
+    for chunk in chunks(chains.task, states, until, first=done, room=plan.num_draws):
         stop.wait_for(())
         show("warm-up", chunk.done, plan.num_warmup)
         states, spent = chunk.carry, spent + chunk.stats.gradients.sum(axis=0)
-    mine = layout.collect(states)
-    found = mine.position, mine.windows.step_size, mine.windows.inverse_mass_matrix, spent
-    last, steps, metrics, spent = layout.of_all_processes(jax.tree.map(np.asarray, found))
+        if after is not None and chunk.done > after:
+            values = chunk.recorded.values
+            rows = slice(max(0, after - done), None)
+            parts.append([values[name][rows] for name in ("position", "score")])
+        done = chunk.done
+    total = int(layout.of_all_processes(spent).sum())
+    chains = chains._replace(states=states, done=until, spent=chains.spent + total)
+    if not parts:
+        return chains
+    both = (np.concatenate(part).swapaxes(0, 1) for part in zip(*parts, strict=True))
+    draws, scores = layout.of_all_processes(tuple(both))
+    return chains._replace(draws=draws, scores=scores)
+
+
+def positions_of(chains: Adapting) -> Position:
+    """Where all chains are."""
+    layout = chains.task.layout
+    found: Position = layout.of_all_processes(layout.collect(chains.states).position)
+    return found
+
+
+def adapted(chains: Adapting, plan: Plan, tuner: Tuner) -> Tuned:
+    """What was found: the median step size and the mean metric."""
+    layout = chains.task.layout
+    mine = layout.collect(chains.states)
+    found = mine.position, mine.windows.step_size, mine.windows.inverse_mass_matrix
+    last, steps, metrics = layout.of_all_processes(jax.tree.map(np.asarray, found))
     step_size = np.median(steps) if plan.step_size is None else plan.step_size
     return Tuned(
         positions=last,
         parameters={
-            "step_size": np.asarray(step_size, first["step_size"].dtype),
+            "step_size": np.asarray(step_size, steps.dtype),
             "inverse_mass_matrix": np.mean(metrics, axis=0),
         },
         loop=tuner.no_loop,
-        gradients=int(spent.sum()),
+        gradients=chains.spent,
         extra_gradients=0,
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from srmc._checks import as_numbers, check_count, check_number, check_seed
+from srmc._extras import extra
 from srmc.targets._base import Target
 from srmc.targets._importance import importance_moments
 from srmc.types import Array, Float, Scalar
@@ -39,10 +40,8 @@ def breast_cancer() -> Target:
 
     There are 30 standardised covariates and an intercept.
     """
-    try:
+    with extra("breast_cancer", "targets"):
         from sklearn.datasets import load_breast_cancer
-    except ImportError:
-        raise ImportError("breast_cancer needs scikit-learn: pip install 'srmc[bench]'") from None
     data = load_breast_cancer()
     design = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     design = np.column_stack([np.ones(len(design)), design])

@@ -172,16 +172,20 @@ def gaussian_mean_covariance(
     return mean
 
 
-def budget_covariance(covariance: ArrayLike, costs: ArrayLike) -> Float[np.ndarray, "m m"]:
-    """Return the limit of B Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
+def budget_covariance(
+    covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0
+) -> Float[np.ndarray, "m m"]:
+    """Return the limit of B^rho Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
 
-    `covariance` is the limit covariance of sqrt(n) times the estimate's error. `costs` is the cost
-    of a step, or the costs of many steps, in any unit. To judge a repelled sampler, compare its
-    result with that of alpha = 0 at the cost of the base kernel.
+    `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
+    averages, whatever the gain is. The result is C^rho times that, with C the mean cost.
+    `costs` is the cost of a step, or the costs of many steps, in any unit. To judge a repelled
+    sampler, compare its result with that of alpha = 0 at the cost of the base kernel.
     """
+    check_number("rho", rho, above=0.5, at_most=1.0)
     if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):
         raise ValueError(f"costs must be positive and finite, got {short(costs)}")
-    average: np.ndarray = np.mean(price) * _square("covariance", covariance)
+    average: np.ndarray = np.mean(price) ** rho * _square("covariance", covariance)
     return average
 
 

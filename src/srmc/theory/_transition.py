@@ -23,7 +23,8 @@ def transition_matrix(
     probabilities of each proposal and of its acceptance; `num_proposals` are made from each state
     until none is missing, which their sum tells. `theta` is the history, 0 if not given; give the
     sampler `alpha=srmc.fixed(alpha)` to have it repelled. Kernels that do not propose states one
-    by one, `srmc.gibbs` and `srmc.gwg` with several sites, have no such probabilities.
+    by one, `srmc.gibbs`, `srmc.path_auxiliary` and `srmc.gwg` with several sites, have no such
+    probabilities.
     """
     check_count("num_proposals", num_proposals)
     if not callable(getattr(algorithm, "step", None)):

@@ -85,6 +85,8 @@ def test_gains_are_those_of_squared_errors_and_what_got_worse_is_named():
     halved, doubled = ([summary(s * x, 0.1) for x in off] for s in (0.05, 0.2))
     assert ratios(truth, before, halved)["sd"]["value"] == pytest.approx(0.25, rel=0.01)
     assert worse(truth, before, halved) == []
+    unknown = known([summary(0.0, np.where(np.arange(40) < 10, np.nan, 1e-4))], ())
+    assert ratios(unknown, before, halved)["sd"]["value"] == pytest.approx(0.25, rel=0.01)
     found = worse(truth, before, doubled)
     assert [(one["variable"], one["functional"]) for one in found] == [
         ("x", c) for c in FUNCTIONALS
@@ -113,7 +115,7 @@ def test_a_process_that_fails_or_takes_too_long_leaves_a_row(monkeypatch):
     Popen = subprocess.Popen
     monkeypatch.setattr(run.subprocess, "Popen", run_child)
     monkeypatch.setattr(calls, "usable", lambda name: ["srmc", "NumPyro"])
-    (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.5))
+    (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.025))
     assert row["first_call"] == {"srmc": "stopped after 0.5 s", "NumPyro": "stopped after 0.5 s"}
     assert [told["text"] for told in row["told"]] == ["OSError: no", "OSError: no"]
     assert "| baseball | – | – | – |" in gallery_page([row])

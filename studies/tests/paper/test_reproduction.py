@@ -12,17 +12,19 @@ from typer.testing import CliRunner
 import srmc
 from srmc.cli.main import command
 from srmc_studies.cli.bench import bench
-from srmc_studies.paper import EXPERIMENTS, Estimate, Row, _page, _report
+from srmc_studies.paper import EXPERIMENTS, Estimate, Row, _claims, _report
 from srmc_studies.paper._ledger import NOT_IN_THE_PAPER, Outcome, verdict
 from srmc_studies.paper._problems import Errors
 from srmc_studies.paper.rho import PAIRS as RHO_PAIRS
-from srmc_studies.paper.rho import _row as rho_row
+from srmc_studies.paper.rho import horizon_row as rho_row
 
 app = command()
 
 ALGORITHM_1 = {"alpha", "gain", "surrogate", "frame", "history_average"}
 # On a discrete space there is no frame, and a feature of ours has no surrogate of the paper's.
 DISCRETE = {"alpha", "gain", "feature", "history_average"}
+# Claims about a self-tuned sampler, of which the quick form has one.
+BLOCK = re.compile(r"^(gaussian|logistic), (MALA|HMC): (?=score)")
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +72,21 @@ def check_report(name, outcome, folder):
     assert {row["command"] for row in rows} == {f"srmc reproduce {name} --quick"}
     page = (folder / "index.html").read_text()
     assert page.count("data:image/png;base64") == len(outcome.figures)
-    assert page.count("<span class=") == len(rows)
+    assert page.count("<p class=row>") == len(rows)
+    assert page.count("<details id=") == len(_claims.claims(rows))
     assert not re.search(r"(src|href)=[\"']?https?:", page)
-    assert (folder / "ledger.md").read_text().count(f"reproduce {name}") == len(rows)
+    assert (folder / "ledger.md").read_text().count(f"reproduce {name} ") == len(rows)
+    assert (folder / "counts.txt").read_text().strip(".\n") in page
     assert all((folder / f"{name}-{title}.svg").is_file() for title in outcome.figures)
+
+
+def check_committed(name, outcome):
+    """The texts of the committed rows are those of the code."""
+    path = Path(__file__).parents[3] / "docs" / "reproduction" / f"{name}.json"
+    texts = lambda row: (row["where"], BLOCK.sub("", row["claim"]), row["paper"])
+    record = json.loads(path.read_text())
+    assert record["precision"]
+    assert {*map(texts, record["rows"])} == {texts(row.record()) for row in outcome.rows}
 
 
 def check_seeds(name, outcome):
@@ -96,6 +109,7 @@ def test_an_experiment_leaves_nothing_to_defaults_and_all_its_rows_are_complete_
     assert all(given)
     check_complete(outcome)
     check_report(name, outcome, tmp_path)
+    check_committed(name, outcome)
     if name in ("mixture-cifar", "variance-laws"):
         check_seeds(name, outcome)
 
@@ -113,17 +127,35 @@ def test_a_claim_is_partly_reproduced_only_if_its_main_check_holds(held, expecte
     assert verdict(dict(zip("ab", held, strict=True))) == expected
 
 
-def test_our_own_rows_are_counted_apart_and_a_claim_once_whatever_the_derivative_rules():
-    row = lambda verdict, paper, claim: {
-        "experiment": "rho",
-        "claim": claim,
-        "verdict": verdict,
-        "paper": paper,
-    }
-    rows = [row("not", "19", "a"), row("partly", "19", "a"), row("not", "19", "b")]
-    assert _page.count(rows) == "Claims of the paper: 1 partly, 1 not"
-    own = row("reproduced", NOT_IN_THE_PAPER, "a")
-    assert _page.count([*rows, own]).endswith("1 not. Our own claims: 1 reproduced")
+def ledger_row(verdict, paper="19", claim="a", **more):
+    return {"experiment": "rho", "claim": claim, "verdict": verdict, "paper": paper, **more}
+
+
+def test_our_own_rows_are_counted_apart_and_a_claim_once_whatever_its_readings():
+    rows = [ledger_row("not"), ledger_row("partly"), ledger_row("not", claim="b")]
+    assert _claims.count(rows) == "Claims of the paper: 1 partly, 1 not"
+    own = ledger_row("reproduced", NOT_IN_THE_PAPER, "c")
+    assert _claims.count([*rows, own]).endswith("1 not. Our own claims: 1 reproduced")
+
+
+def test_a_claim_has_the_best_verdict_of_its_rows_and_says_under_which_reading():
+    rows = [ledger_row("not", reading="gain 1"), ledger_row("partly", reading="gain 0.1")]
+    (claim,) = _claims.claims(rows)
+    assert (claim.verdict, claim.readings) == ("partly", "1 of 2: gain 0.1")
+    (claim,) = _claims.claims([ledger_row("not"), ledger_row("not comparable")])
+    assert claim.verdict == "not comparable"
+    starts = [start + " and so on" for start in _claims.MERGED]
+    assert len(_claims.claims([ledger_row("not", claim=text) for text in starts])) == 3
+
+
+def test_what_our_model_cannot_carry_is_not_comparable_whatever_its_checks_say():
+    row = Row("a", "b", "19", {}, {"c": True}, "d").record()
+    own = row | {"paper": NOT_IN_THE_PAPER}
+    for name in _claims.LIMITS:
+        assert name in EXPERIMENTS
+        assert _claims.row_verdict(name, row) == "not comparable"
+        assert _claims.row_verdict(name, own) == "reproduced"
+    assert _claims.row_verdict("rho", row) == "reproduced"
 
 
 def test_the_committed_ledger_is_that_of_the_committed_results(tmp_path):
@@ -134,7 +166,7 @@ def test_the_committed_ledger_is_that_of_the_committed_results(tmp_path):
         shutil.copy(path, tmp_path)
     result = CliRunner().invoke(app, ["reproduce", "ledger", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    for name in ("ledger.json", "ledger.md", "index.html"):
+    for name in ("ledger.json", "ledger.md", "counts.txt", "index.html"):
         assert (tmp_path / name).read_text() == (folder / name).read_text(), name
 
 

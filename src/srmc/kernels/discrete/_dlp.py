@@ -1,5 +1,7 @@
 """The discrete Langevin proposal, all sites at once: q ~ exp(-|y - x - eta s|^2 / (4 eta))."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -8,6 +10,31 @@ from srmc.kernels.discrete._sitewise import SiteAlgorithm, SiteInfo, SiteState, 
 from srmc.kernels.discrete.space import Space
 from srmc.kernels.discrete.view import View
 from srmc.types import Array, Float, Int, PRNGKey, Scalar
+
+
+def everywhere(
+    rng_key: PRNGKey,
+    state: SiteState,
+    view: View,
+    logits: Callable[[Array, Float[Array, "site value"]], Float[Array, "site value"]],
+    adjusted: bool = True,
+) -> tuple[SiteState, SiteInfo]:
+    """A step that draws all sites independently, by logits from a state and its guide."""
+    draw_key, accept_key = jax.random.split(rng_key)
+    space, x = view.space, state.position
+    here = view.bend(x, state.local)
+    at_x = logits(x, here.guide)
+    values = _draw(draw_key, at_x)
+    y = space.state(values, x)
+    proposed = SiteState(y, view.look(y))
+    forth = _log_probability(at_x, values)
+    ratio = jnp.zeros_like(forth)
+    if adjusted:
+        there = view.bend(y, proposed.local)
+        back = _log_probability(logits(y, there.guide), space.labels(x))
+        ratio = there.logdensity - here.logdensity + back - forth
+    look, bend = view.evaluations(x)
+    return decide(accept_key, state, proposed, ratio, forth, look + (1 + adjusted) * bend)
 
 
 def build_kernel() -> Transition:
@@ -20,22 +47,8 @@ def build_kernel() -> Transition:
         step_size: float | Array,
         adjusted: bool = True,
     ) -> tuple[SiteState, SiteInfo]:
-        draw_key, accept_key = jax.random.split(rng_key)
-        space, x = view.space, state.position
-        here = view.bend(x, state.local)
-        logits = _logits(space, x, here.guide, step_size)
-        values = _draw(draw_key, logits)
-        y = space.state(values, x)
-        proposed = SiteState(y, view.look(y))
-        forth = _log_probability(logits, values)
-        ratio = jnp.zeros_like(forth)
-        if adjusted:
-            there = view.bend(y, proposed.local)
-            logits = _logits(space, y, there.guide, step_size)
-            back = _log_probability(logits, space.labels(x))
-            ratio = there.logdensity - here.logdensity + back - forth
-        look, bend = view.evaluations(x)
-        return decide(accept_key, state, proposed, ratio, forth, look + (1 + adjusted) * bend)
+        logits = lambda x, guide: _logits(view.space, x, guide, step_size)
+        return everywhere(rng_key, state, view, logits, adjusted)
 
     return kernel
 

@@ -39,24 +39,24 @@ def informed(
     space, x = view.space, state.position
     labels = space.labels(x)
     here = view.bend(x, state.local)
-    weights = _weights(space, labels, log_weight(here.guide))
-    by_site = _over_values(weights)
+    weights = offset_weights(space, labels, log_weight(here.guide))
+    by_site = over_values(weights)
     sites = _draw_sites(site_key, by_site, num_sites)
     offsets = 1 + jax.random.categorical(value_key, weights[sites])
     values = (labels[sites] + offsets) % space.num_values
     y = space.place(x, sites, values)
     proposed = SiteState(y, view.look(y))
     there = view.bend(y, proposed.local)
-    weights_back = _weights(space, labels.at[sites].set(values), log_weight(there.guide))
+    weights_back = offset_weights(space, labels.at[sites].set(values), log_weight(there.guide))
     forth = _log_path(weights, by_site, sites, offsets - 1)
     back_offsets = space.num_values - offsets
-    back = _log_path(weights_back, _over_values(weights_back), sites, back_offsets - 1)
+    back = _log_path(weights_back, over_values(weights_back), sites, back_offsets - 1)
     look, bend = view.evaluations(x)
     ratio = there.logdensity - here.logdensity + back - forth
     return decide(accept_key, state, proposed, ratio, forth, look + 2 * bend)
 
 
-def _weights(
+def offset_weights(
     space: Space, labels: Int[Array, " site"], log_weights: Float[Array, "site value"]
 ) -> Float[Array, "site offset"]:
     """Log weights (site, offset) of the values x_i + 1, x_i + 2, ..., modulo their number."""
@@ -68,7 +68,7 @@ def _weights(
     return jnp.where(jnp.isnan(others), -jnp.inf, others)
 
 
-def _over_values(weights: Float[Array, "site offset"]) -> Float[Array, " site"]:
+def over_values(weights: Float[Array, "site offset"]) -> Float[Array, " site"]:
     """The log weight of each site, summed over its values."""
     return weights[:, 0] if weights.shape[1] == 1 else jax.nn.logsumexp(weights, axis=1)
 

@@ -15,7 +15,17 @@ from srmc.kernels.discrete.repel import repel_sites
 from srmc.kernels.discrete.sites import Sites
 from srmc.kernels.discrete.space import Space
 from srmc.kernels.discrete.view import Local, View
-from srmc.types import Array, ArrayLike, Bool, Int, KernelState, LogDensity, PRNGKey, Scalar
+from srmc.types import (
+    Array,
+    ArrayLike,
+    Bool,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    PRNGKey,
+    Scalar,
+)
 
 
 class SiteState(NamedTuple):
@@ -48,7 +58,7 @@ class SiteInfo(NamedTuple):
 
 
 # From a key, the kernel's state, a view and the kernel's own arguments to a state and a report.
-Transition: TypeAlias = Callable[..., tuple[KernelState, SiteInfo]]
+Transition: TypeAlias = Callable[..., tuple[KernelState, KernelInfo]]
 
 
 def init(position: Array, view: View) -> SiteState:
@@ -64,9 +74,13 @@ def decide(
     log_proposal: Scalar,
     evaluations: int,
 ) -> tuple[SiteState, SiteInfo]:
-    """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio))."""
+    """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio)).
+
+    A proposal of probability 0, for want of others, is refused.
+    """
     is_finite = jnp.isfinite(proposed.local.logdensity)
-    log_ratio = jnp.where(is_finite & ~jnp.isnan(log_ratio), log_ratio, -jnp.inf)
+    is_possible = is_finite & (log_proposal > -jnp.inf) & ~jnp.isnan(log_ratio)
+    log_ratio = jnp.where(is_possible, log_ratio, -jnp.inf)
     acceptance = jnp.exp(jnp.minimum(log_ratio, 0))
     is_accepted = jax.random.uniform(rng_key, dtype=acceptance.dtype) < acceptance
     info = SiteInfo(

@@ -14,6 +14,7 @@ from srmc._checks import check_count, check_option, is_concrete
 from srmc._programs import Code, parted, remembered
 from srmc.kernels import builders
 from srmc.kernels import discrete as kernels
+from srmc.kernels.discrete import longest_mean
 from srmc.kernels.discrete.changes import Differences
 from srmc.kernels.discrete.checks import is_biased
 from srmc.kernels.discrete.features import check_kind
@@ -35,7 +36,10 @@ BUILDERS: dict[str, Callable[..., SamplingAlgorithm]] = {
     "locally_balanced": builders.locally_balanced,
     "gwg": builders.gwg,
     "dlp": builders.dlp,
+    "dlmc": builders.dlmc,
+    "path_auxiliary": builders.path_auxiliary,
 }
+WITH_STEP_SIZE = ("dlp", "dlmc")
 
 
 class SiteLoop(NamedTuple):
@@ -65,13 +69,13 @@ class Discrete:
     """Tunes a kernel on a discrete space; see `Tuner`.
 
     kernel
-        "gwg", "dlp", "gibbs", "flip_mh" or "locally_balanced".
+        "gwg", "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or "locally_balanced".
     space, differences
         The space, and the one-site changes of the log density if they are cheap to compute.
     step_size
-        The step size of DLP; found in warm-up if not given.
+        The step size of DLP or DLMC; found in warm-up if not given.
     target_acceptance
-        The acceptance rate of DLP to aim at; that of `rule` if not given.
+        The acceptance rate of DLP, DLMC or paths to aim at; that of `rule` if not given.
     feature
         What the history averages; chosen if not given.
     """
@@ -108,13 +112,12 @@ class Discrete:
         half = num_steps // 2
         keys = jax.random.split(rng_key, len(positions))
         sites = self.sites(logdensity_fn)
-        first = {"step_size": jnp.asarray(0.5)} if self._tunes else {}
+        first = {name: jnp.asarray(start) for name, start in self._tuned.items()}
         self._plain(logdensity_fn, first).init(positions[0])  # raises on unsuitable input
         if measures:
             sites.check_feature(positions[0])
         code, data = parted(logdensity_fn)
-        positions, step_size, spent = _settling(self, code, half)(data, keys, positions)
-        found = {"step_size": step_size} if self._tunes else {}
+        positions, found, spent = _settling(self, code, half)(data, keys, positions)
         spacing = max(1, half // max(64, rule.DISCRETE_WARMUP_NUMBERS // positions.size))
         spacing = max(spacing, half // 512)
         late = _late_steps(self, code, half, spacing)
@@ -138,34 +141,47 @@ class Discrete:
         return Sites(logdensity_fn, self.space, None, self.feature, self.differences)
 
     @property
-    def _tunes(self) -> bool:
-        return self.kernel == "dlp" and self.step_size is None
+    def _tuned(self) -> dict[str, float]:
+        """What warm-up finds, and where it begins; at most one number."""
+        if self.kernel == "path_auxiliary":
+            return {"path_length": rule.PATH_START}
+        return {"step_size": 0.5} if self.kernel in WITH_STEP_SIZE and not self.step_size else {}
+
+    def _within(self, found: Array, num_sites: int) -> Array:
+        """What warm-up finds, within the bounds beyond which a flat target would let it go."""
+        bounds = {
+            "dlp": rule.DLP_STEPS,
+            "dlmc": rule.DLMC_STEPS,
+            "path_auxiliary": (1.0, longest_mean(num_sites)),
+        }
+        return jnp.clip(found, *bounds.get(self.kernel, (0.0, jnp.inf)))
 
     def _plain(self, logdensity_fn: LogDensity, parameters: Parameters) -> SamplingAlgorithm:
         return self.build(logdensity_fn, parameters, alpha=0.0)
 
     def _settle(
         self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
-    ) -> tuple[Array, Array, Int[Array, ""]]:
-        """Find the step size of DLP; return last states, the step size, and the cost."""
-        aim = self.target_acceptance or rule.ACCEPTANCE["dlp"]
+    ) -> tuple[Array, Parameters, Int[Array, ""]]:
+        """Find what is tuned by the acceptance rate; return last states, it, and the cost."""
+        aim = self.target_acceptance or rule.ACCEPTANCE.get(self.kernel, 0.5)
         begin, update, final = dual_averaging_adaptation(aim)
-        kernel = lambda step_size: self._plain(
-            logdensity_fn, {"step_size": step_size} if self._tunes else {}
-        )
+        num_sites = self.space.num_sites(positions[0])
+        found = lambda value: {
+            name: self._within(jnp.asarray(value), num_sites) for name in self._tuned
+        }
 
         def one(carry: tuple[KernelState, Any, Array], n: Array) -> tuple[Any, None]:
             states, averaging, spent = carry
-            step = kernel(jnp.exp(averaging.log_step_size)).step
+            step = self._plain(logdensity_fn, found(jnp.exp(averaging.log_step_size))).step
             states, info = jax.vmap(step)(fold(keys, n), states)
             rate = jnp.mean(info.inner_info.acceptance_rate)
             return (states, update(averaging, rate), spent + jnp.sum(info.gradients)), None
 
-        states = jax.vmap(kernel(jnp.asarray(0.5)).init)(positions, keys)
-        start = states, begin(0.5), jnp.zeros((), int)
+        first = max(self._tuned.values(), default=0.5)
+        states = jax.vmap(self._plain(logdensity_fn, found(first)).init)(positions, keys)
+        start = states, begin(first), jnp.zeros((), int)
         (states, averaging, spent), _ = jax.lax.scan(one, start, jnp.arange(num_steps))
-        # Beyond the largest step, proposals are uniform; a flat target would accept any.
-        return states.position, jnp.clip(final(averaging), *rule.DLP_STEPS), spent
+        return states.position, found(final(averaging)), spent
 
     def _late(
         self,

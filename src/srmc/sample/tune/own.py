@@ -20,7 +20,7 @@ from srmc.types import Array, ArrayLike, LogDensity
 FOUND = ("step_size", "inverse_mass_matrix")  # what warm-up finds
 NAMES = (
     *("nuts", "hmc", "mala", "ula", "uld", "mh"),
-    *("gwg", "dlp", "gibbs", "flip_mh", "locally_balanced"),
+    *("gwg", "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh", "locally_balanced"),
 )
 
 
@@ -41,7 +41,12 @@ class OwnKernel:
             raise TypeError(
                 f"kernel must be a name or a BlackJAX algorithm, got {self.algorithm!r}"
             )
-        names = self._arguments
+        try:
+            names = self._arguments
+        except ValueError:
+            raise ValueError(
+                f"kernel must be a function with a signature, got {self.algorithm!r}"
+            ) from None
         missing = [n for n, p in names.items() if p.default is p.empty and n not in FOUND]
         if "step_size" not in names:
             raise ValueError(

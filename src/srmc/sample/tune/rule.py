@@ -123,9 +123,13 @@ FEATURES_PER_DRAW = 256
 
 # Warm-up.
 
-ACCEPTANCE = {"mh": 0.234, "mala": 0.574, "hmc": 0.8, "nuts": 0.8, "dlp": 0.574}
+ACCEPTANCE = {
+    **{"mh": 0.234, "mala": 0.574, "hmc": 0.8, "nuts": 0.8},
+    **{"dlp": 0.574, "dlmc": 0.574, "path_auxiliary": 0.574},
+}
 """Target acceptance rates: the theoretical optima for random walks (Roberts, Gelman and Gilks,
-1997) and Langevin proposals (Roberts and Rosenthal, 1998), and Stan's default for HMC and NUTS."""
+1997), Langevin proposals (Roberts and Rosenthal, 1998) and locally balanced proposals on discrete
+spaces (Sun, Dai and Schuurmans, 2022), and Stan's default for HMC and NUTS."""
 
 UNADJUSTED_ACCEPTANCE = 0.95
 """ULA and ULD accept everything. They use the step size at which their adjusted counterparts rarely
@@ -169,3 +173,9 @@ fastest direction."""
 # The steps of DLP: its proposal weighs a change by exp(-1 / (2 step)), which is 0 at the first and
 # 1 at the second of these, to single precision.
 DLP_STEPS = (5e-3, 1e7)
+
+DLMC_STEPS = (1e-6, 1e6)
+"""Bounds on the time of DLMC, in which next to no site moves, or all forget where they were."""
+
+PATH_START = 4.0
+"""Path length with which warm-up begins: a few sites, which most targets accept."""

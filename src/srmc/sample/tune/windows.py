@@ -70,10 +70,13 @@ class AdaptingState(NamedTuple):
         return self.chain.inner_state
 
 
-def first_parameters(dim: int, num_steps: int) -> dict[str, Any]:
-    """The parameters of a warm-up of so many steps; its schedule has room for a power of 2."""
+def first_parameters(dim: int, num_steps: int, most: int | None = None) -> dict[str, Any]:
+    """The parameters of a warm-up of so many steps; its schedule has room for a power of 2.
+
+    One program serves for all lengths up to `most`.
+    """
     schedule = np.array(build_schedule(num_steps), np.int32).reshape(num_steps, 2)
-    room = 1 << (num_steps - 1).bit_length()
+    room = 1 << ((most or num_steps) - 1).bit_length()
     real = jnp.zeros(()).dtype
     return {
         "step_size": np.asarray(FIRST_STEP, real),

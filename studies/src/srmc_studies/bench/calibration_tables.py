@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from srmc_studies.bench.calibration import BINS
-from srmc_studies.bench.cells import markdown, terminal
+from srmc_studies.bench.cells import markdown, terminal, ways
 
 Row = dict[str, Any]
 PICTURE = "calibration.png"
@@ -77,20 +77,26 @@ def draw_picture(rows: list[Row], folder: Path) -> None:
 
 
 def _rank_lines(rows: list[Row]) -> list[list[str]]:
-    lines = [["model", "data sets", "plain", "rebalanced", "forms"]]
+    lines = [["model", "data sets", "plain", "rebalanced", "draws"]]
     for row in rows:
         if "sides" not in row:
             continue
         least = [min(1.0, min(row["sides"][side]["p"]) * row["dim"]) for side in SIDES]
-        forms = ", ".join(f"{form}: {n}" for form, n in row["forms"].items())
         name = f"{row['model']}, d = {row['dim']}"
-        lines.append([name, str(row["data_sets"]), *(f"{p:.2g}" for p in least), forms])
+        lines.append([name, str(row["data_sets"]), *(f"{p:.2g}" for p in least), ways(row)])
     return lines
 
 
 def _z_lines(rows: list[Row]) -> list[list[str]]:
     lines = [
-        ["posterior", "d", "form", "root mean square z", "largest absolute z", "error over sd"]
+        [
+            "posterior",
+            "d",
+            "draws",
+            "root mean square z",
+            "largest absolute z",
+            "error over sd",
+        ]
     ]
     for row in rows:
         z = np.array(row["z"])

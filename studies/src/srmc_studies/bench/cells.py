@@ -38,3 +38,9 @@ def markdown(lines: list[list[str]]) -> str:
     """A table from its lines, of which the first is the heading."""
     rows = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in rows)
+
+
+def ways(row: dict[str, Any]) -> str:
+    """How many runs were moved; rows of older versions have the form of the map."""
+    counts: dict[str, int] = row.get("forms", {})
+    return ", ".join(f"{way}: {n}" for way, n in sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Whole runs of a model by several libraries, each through its own front door, and their time."""
+"""Whole runs of a model by several libraries, each by its own public call, and their time."""
 
 import importlib.util
 import json

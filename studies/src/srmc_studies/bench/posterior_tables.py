@@ -7,7 +7,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown
+from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown, ways
 from srmc_studies.bench.measures import FUNCTIONALS
 
 Row = dict[str, Any]
@@ -263,11 +263,16 @@ def _order(control: dict[str, Any]) -> str:
 
 def _cost_lines(rows: list[Row]) -> list[list[str]]:
     head = ["posterior", "draws", "gradients per draw", "of warm-up", "compile, s", "run, s"]
-    head += ["rebalance, s", "its gradients per draw", "forms", "gradients to 0.01", "to 0.001"]
+    head += [
+        "rebalance, s",
+        "its gradients per draw",
+        "draws",
+        "gradients to 0.01",
+        "to 0.001",
+    ]
     lines = [head]
     for row in rows:
         again = row["rebalance"]
-        forms = ", ".join(f"{form}: {n}" for form, n in again["forms"].items())
         errors = [
             (side, row["errors"][side]["mean"]["average"]) for side in ("plain", "rebalanced")
         ]
@@ -287,7 +292,7 @@ def _cost_lines(rows: list[Row]) -> list[list[str]]:
                 f"{row['seconds']:.2f}",
                 f"{again['seconds']:.2f}",
                 f"{again['gradients'] / again['draws']:.1f}",
-                forms,
+                ways(again),
                 *to,
             ]
         )

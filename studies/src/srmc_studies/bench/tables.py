@@ -6,6 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from srmc_studies.bench.cells import LEFT, cell
+from srmc_studies.bench.discs import discs_page
 from srmc_studies.bench.noharm_tables import noharm_page, with_rebalanced
 from srmc_studies.bench.rebalance_tables import rebalance_page, rule_page
 from srmc_studies.bench.stopping import FIRST
@@ -207,6 +208,8 @@ def stopping_page(rows: list[dict[str, Any]]) -> str:
 
 def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """Title and Markdown for the rows of any benchmark."""
+    if "discs" in rows[0]:
+        return "Discrete samplers as DISCS measures them", discs_page(rows)
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
     if all("rebalancing_gradients_per_draw" in row for row in rows):

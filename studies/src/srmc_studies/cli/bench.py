@@ -112,6 +112,25 @@ def discrete(
 
 
 @bench.command()
+def discs(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,
+    chains: Annotated[int, typer.Option(min=2)] = 32,
+    warmup: Annotated[int, typer.Option(min=100)] = 2000,
+    steps: Annotated[int, typer.Option(min=100)] = 4000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option(help="A small target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Discrete samplers as the DISCS benchmark measures them, plain and repelled."""
+    from srmc_studies.bench import discs as measurements
+
+    sizes = {"chains": chains, "warmup": warmup, "steps": steps}
+    run = functools.partial(measurements.discs, target, kernel, **sizes, seed=seed, quick=quick)
+    measure(run, measurements.discs_table, out)
+
+
+@bench.command()
 def coverage(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Kernels other than nuts.")] = None,
@@ -236,8 +255,8 @@ def page(
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
     joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `coverage`, `stopping` or `rule` as a
-    page.
+    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `discs`, `coverage`, `stopping` or
+    `rule` as a page.
 
     A row of a later file replaces an earlier row with the same target, kernel and settings.
     """

@@ -13,7 +13,9 @@ from srmc.cli import check_writable, console, ending_all, fail, progress_bar
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, all, or ledger: only the page anew.")],
+    name: Annotated[
+        str, typer.Argument(help="Experiment name; `all`; or `ledger` to rebuild only the report.")
+    ],
     quick: Annotated[
         bool, typer.Option("--quick/--full", help="Minutes for all, or hours of one core.")
     ] = True,
@@ -25,7 +27,7 @@ def reproduce(
 ) -> None:
     """Repeat an experiment of the paper; write numbers, pictures, the ledger and a page."""
     # Importing the experiments takes longer than most commands do.
-    from srmc_studies.paper import EXPERIMENTS, _page, _report
+    from srmc_studies.paper import EXPERIMENTS, _claims, _report
 
     if name not in ("all", "ledger", *EXPERIMENTS):
         fail(ValueError(f"NAME must be all, ledger, {', '.join(EXPERIMENTS)}, got {name!r}"))
@@ -42,17 +44,15 @@ def reproduce(
             try:
                 outcome = EXPERIMENTS[each](size, seed, show)
             except ModuleNotFoundError as error:
-                fail(
-                    ValueError(f"{each} needs more packages ({error}): pip install 'srmc[images]'")
-                )
+                fail(ValueError(f"{each} needs more packages ({error}): pip install srmc-studies"))
             _report.write(out, each, outcome, size, seed, time.perf_counter() - began)
             _report.build(out, list(EXPERIMENTS))
     try:
         rows = _report.build(out, list(EXPERIMENTS))
     except FileNotFoundError as error:
         fail(error)
-    table = Table("experiment", "claim", "verdict", box=SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(row["experiment"], escape(_page.full_claim(row)), row["verdict"])
+    table = Table("claim", "verdict", "readings", box=SIMPLE_HEAD)
+    for claim in _claims.claims(rows):
+        table.add_row(escape(claim.text), claim.verdict, escape(claim.readings))
     console.print(table)
     console.print(f"The report is [bold]{out / 'index.html'}[/].")

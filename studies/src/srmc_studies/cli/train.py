@@ -27,7 +27,7 @@ def train(
     try:
         from srmc_studies.paper.ebm import networks, recipes, training
     except ModuleNotFoundError as error:
-        fail(ValueError(f"{name} needs more packages ({error}): pip install 'srmc[images]'"))
+        fail(ValueError(f"{name} needs more packages ({error}): pip install srmc-studies"))
     try:
         check_writable("out", out)
         with progress_bar() as show:

@@ -6,7 +6,7 @@ import numpy as np
 
 from srmc.types import Float
 from srmc_studies.paper import _numbers
-from srmc_studies.paper._derivatives import reading
+from srmc_studies.paper._derivatives import reading as rule_reading
 from srmc_studies.paper._families import ALPHAS, CurveKey, Curves
 from srmc_studies.paper._ledger import Estimate
 from srmc_studies.paper._problems import Block, diverged, problem, title
@@ -19,19 +19,24 @@ def views(found: Mapping[Block, Curves]) -> list[str]:
 
 
 class Comparison:
-    """The samplers of one problem, of which those that are repelled go by one derivative rule."""
+    """The samplers of one problem, of which those that are repelled go by one rule.
 
-    def __init__(self, block: Block, curves: Curves, size: str, derivative: str) -> None:
+    `rule` is that of the derivative, unless another `reading` is given.
+    """
+
+    def __init__(
+        self, block: Block, curves: Curves, size: str, rule: str, reading: str = ""
+    ) -> None:
         self.name = title(block)
         self.curves = curves
         self.problem = problem(block, size)
-        self.derivative = derivative
-        self.reading = reading(derivative)
+        self.rule = rule
+        self.reading = reading or rule_reading(rule)
         self.views = views({block: curves})
 
     def key(self, alpha: float) -> CurveKey:
         """The curve of this alpha."""
-        return (self.derivative, alpha) if alpha else "plain"
+        return (self.rule, alpha) if alpha else "plain"
 
     def errors(self, alpha: float, view: str = "steps") -> Float[np.ndarray, " replicate"]:
         """Errors when as much was spent as by the plain sampler in its whole run."""
@@ -73,8 +78,10 @@ class Comparison:
         """The errors of all printed alphas, and of control variates."""
         out = {"MSE, plain": _numbers.mean(self.errors(0.0))}
         out |= {f"MSE, alpha = {a:g}": _numbers.mean(self.errors(a)) for a in ALPHAS}
-        controls = self.curves["plain, control variates"].last
-        return out | {"MSE, plain with control variates": _numbers.mean(controls)}
+        if "plain, control variates" in self.curves:
+            controls = self.curves["plain, control variates"].last
+            out["MSE, plain with control variates"] = _numbers.mean(controls)
+        return out
 
     def why(self) -> str:
         """What was seen of gain, cost and divergence."""

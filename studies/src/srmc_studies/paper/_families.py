@@ -74,10 +74,11 @@ def repelled(problem: Problem, derivative: str, trial: Trial, on_block: OnBlock)
     """The paper's algorithm with fixed alphas, under one derivative rule."""
     options = lambda alpha: settings(alpha, derivative)
     found = measure(problem, options, jnp.array(ALPHAS), trial, on_block)
-    return {(derivative, a): _curve(found, k) for k, a in enumerate(ALPHAS)}
+    return {(derivative, a): curve(found, k) for k, a in enumerate(ALPHAS)}
 
 
-def _curve(found: Errors, k: int) -> Curve:
+def curve(found: Errors, k: int) -> Curve:
+    """The curve of the k-th setting."""
     gradients = found.gradients[k] * found.steps
     return Curve(found.errors[k], found.steps, gradients, None, found.acceptance[k])
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
 from matplotlib.figure import Figure
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+VERDICTS = ("reproduced", "partly", "not comparable", "not")  # from the best on
 NOT_IN_THE_PAPER = "not in the paper"  # in place of the paper's value, in rows of our own
 
 
@@ -39,6 +40,7 @@ class Record(TypedDict):
     seed: int
     seconds: int
     version: str
+    precision: str
     settings: dict[str, Json]
     figures: list[str]
     rows: list[RowRecord]

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from srmc_studies.paper._ledger import LedgerRow
+from srmc_studies.paper._claims import claims
+from srmc_studies.paper._ledger import VERDICTS, LedgerRow
 from srmc_studies.paper._places import ENTRIES, UNCHECKED, Entry
 
 
@@ -22,7 +23,7 @@ def markdown(rows: Sequence[LedgerRow]) -> str:
         "This page lists the algorithms, equations, theorems, figures and tables of the paper, "
         "with the function that holds each, the test that checks it, the command that repeats the "
         "paper's claims about it, and the verdicts of the [ledger](reproduction/ledger.md), one "
-        "for each row. A formula about which the ledger has no row is checked by its test alone. "
+        "for each claim. A formula about which the ledger has no row is checked by its test alone. "
         "The page is written by `python -m srmc_studies.paper._map`, and a test keeps it true.",
     ]
     for title, entries in ENTRIES.items():
@@ -42,8 +43,6 @@ def _cells(entry: Entry, rows: Sequence[LedgerRow]) -> tuple[str, ...]:
     labels = [x for x in entry.labels.split() if x.split(":")[0] not in ("sec", "subsec", "app")]
     keys = {*labels, *entry.sections.split()}
     mine = [row for row in rows if keys & {part.strip() for part in row["where"].split(",")}]
-    verdicts = Counter(row["verdict"] for row in mine)
-    order = [v for v in ("reproduced", "partly", "not") if v in verdicts]
     commands = dict.fromkeys(row["command"] for row in mine)
     if not mine:
         commands = {f"pytest {entry.test.split('::')[0]}": None}
@@ -53,8 +52,17 @@ def _cells(entry: Entry, rows: Sequence[LedgerRow]) -> tuple[str, ...]:
         "<br>".join(f"`srmc.{name}`" for name in entry.functions.split()),
         f"`{entry.test}`",
         "<br>".join(f"`{command}`" for command in commands),
-        ", ".join(f"{verdicts[v]} {v}" for v in order) or "holds in its test",
+        _outcome(entry, mine),
     )
+
+
+def _outcome(entry: Entry, mine: Sequence[LedgerRow]) -> str:
+    """The verdicts of the claims about this entry, and whether the paper's text is corrected."""
+    counts = Counter(claim.verdict for claim in claims(mine))
+    parts = [f"{counts[v]} {v}" for v in VERDICTS if v in counts]
+    if not parts and not entry.erratum:
+        parts = ["holds in its test"]
+    return ", ".join(parts + ["[erratum](errata.md)"] * entry.erratum)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,16 @@ import html as escaping
 from collections.abc import Sequence
 from pathlib import Path
 
-from srmc_studies.paper._ledger import NOT_IN_THE_PAPER, Estimate, Json, LedgerRow, Record
+from srmc_studies.paper._claims import LIMITS, RULE, Claim, claims, count, reading
+from srmc_studies.paper._ledger import Estimate, Json, LedgerRow, Record
 
 INTRODUCTION = (
-    "Each row states a claim of the paper, our estimate with its standard error over replicates, "
-    "and a verdict. Verdicts are computed from checks, the first of which is the main one: a row "
-    'is "reproduced" if all of its checks hold, "partly" if the main one holds but not all, and '
-    '"not" if the main one fails. Where the paper leaves a choice open, such as how it computes '
-    "the surrogate score, a claim has a row for each reading, in brackets, and is counted once, "
-    "with the best of its verdicts. "
-    '"By two standard errors" refers to the '
-    "standard error of the difference over paired replicates. A run has diverged if its error "
-    "exceeds that of a single exact draw from the target; of two diverged runs neither counts as "
+    "Each line is a claim of the paper, with its verdict. Its rows below state our estimates with "
+    "standard errors over replicates, and checks of them, from which verdicts follow. "
+    + RULE
+    + ' "By two standard errors" refers to the standard error of the difference over paired '
+    "replicates. A run has diverged if its error exceeds that of a single exact draw from the "
+    "target; comparisons count that error in its place, and of two diverged runs neither counts as "
     "better. Nothing was tuned to match the paper."
 )
 _STYLE = """
@@ -35,6 +33,8 @@ th { background: #f7f9fb; } ul { margin: 0; padding-left: 1.1rem; }
 .reproduced { background: #d9f2df; color: #14532d; }
 .partly { background: #fdf0cd; color: #6b4a00; }
 .not { background: #fbdcdc; color: #7f1d1d; }
+.not-comparable { background: #e3e8ee; color: #1c2430; }
+summary { cursor: pointer; } .row { margin-bottom: .2rem; }
 .picture { overflow-x: auto; margin: 1rem 0; } .picture img { min-width: 40rem; max-width: 100%; }
 .small { font-size: .85rem; color: #4a5668; }
 dt { font-weight: 600; } dd { margin: 0 0 .3rem 1rem; }
@@ -59,55 +59,54 @@ def _ours(row: LedgerRow) -> list[str]:
     return lines
 
 
-def full_claim(row: LedgerRow) -> str:
-    """The claim, with the reading under which it was checked in brackets."""
-    reading = row.get("reading")
-    return f"{row['claim']} [{reading}]" if reading else row["claim"]
-
-
 def _checks(row: LedgerRow) -> list[str]:
     return [f"{'✓' if held else '✗'} {text}" for text, held in row["checks"].items()]
 
 
-def count(rows: Sequence[LedgerRow]) -> str:
-    """How many of the paper's claims, and of our own, have each verdict.
-
-    A claim with several rows, one for each reading, has the best of their verdicts.
-    """
-    order = ("reproduced", "partly", "not")
-
-    def verdicts(rows: Sequence[LedgerRow]) -> str:
-        best: dict[tuple[str, str], int] = {}
-        for row in rows:
-            key = row["experiment"], row["claim"]
-            rank = order.index(row["verdict"])
-            best[key] = min(rank, best.get(key, rank))
-        each = {verdict: list(best.values()).count(n) for n, verdict in enumerate(order)}
-        return ", ".join(f"{n} {verdict}" for verdict, n in each.items() if n) or "none"
-
-    own = [row for row in rows if row["paper"] == NOT_IN_THE_PAPER]
-    text = "Claims of the paper: " + verdicts([row for row in rows if row not in own])
-    return text + (f". Our own claims: {verdicts(own)}" if own else "")
-
-
 def markdown(rows: Sequence[LedgerRow]) -> str:
-    """The ledger as a Markdown page."""
-    head = ("command", "claim", "the paper's value", "our estimates", "verdict", "checks", "reason")
+    """The ledger as a Markdown page: a line per claim, and its rows folded below."""
+    head = ("claim", "in the paper", "the paper's value", "verdict", "under which readings")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for row in rows:
+    found = claims(rows)
+    for n, claim in enumerate(found, 1):
         cells = (
-            f"`{row['command']}`",
-            f"{full_claim(row)} ({row['where']})",
-            row["paper"],
-            "<br>".join(_ours(row)),
-            f"**{row['verdict']}**",
-            "<br>".join(_checks(row)),
-            row["reason"],
+            f"[{claim.text}](#claim-{n})",
+            ", ".join(dict.fromkeys(row["where"] for row in claim.rows)),
+            "; ".join(dict.fromkeys(row["paper"] for row in claim.rows)),
+            f"**{claim.verdict}**",
+            claim.readings,
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     title = "# The paper's experiments, repeated"
-    note = "Written by `srmc reproduce all`; index.html shows the pictures as well."
-    return f"{title}\n\n{note}\n\n{INTRODUCTION}\n\n{count(rows)}.\n\n" + "\n".join(lines) + "\n"
+    note = "Written by `srmc reproduce ledger`; index.html shows the pictures as well."
+    folded = "\n\n".join(_folded(claim, n) for n, claim in enumerate(found, 1))
+    return (
+        f"{title}\n\n{note}\n\n{INTRODUCTION}\n\n{count(rows)}.\n\n"
+        + "\n".join(lines)
+        + f"\n\n## The rows of each claim\n\n{folded}\n"
+    )
+
+
+def _folded(claim: Claim, n: int) -> str:
+    """The rows of a claim, which a reader unfolds."""
+    rows = "\n".join(_row(row, claim.text) for row in claim.rows)
+    verdict = claim.verdict.replace(" ", "-")
+    return (
+        f'<details id="claim-{n}"><summary>{_text(claim.text)} <span class="verdict {verdict}">'
+        f"{claim.verdict}</span></summary>\n{rows}\n</details>"
+    )
+
+
+def _row(row: LedgerRow, claim: str) -> str:
+    """A row as HTML: reading, checks, estimates and reason."""
+    name = reading(row, claim) or "as printed"
+    limit = "" if row["verdict"] != "not comparable" else f" {_text(LIMITS[row['experiment']])}"
+    return (
+        f"<p class=row><b>{_text(name)}: {row['verdict']}.</b>{limit}"
+        f" <code>{_text(row['command'])}</code></p>"
+        f"{_list(_checks(row))}<div class=small>{_list(_ours(row))}"
+        f"<p>{_text(row['reason'])}</p></div>"
+    )
 
 
 def html(records: Sequence[Record], rows: Sequence[LedgerRow], folder: Path) -> str:
@@ -129,18 +128,17 @@ def html(records: Sequence[Record], rows: Sequence[LedgerRow], folder: Path) -> 
 
 
 def _table(rows: Sequence[LedgerRow]) -> str:
-    heads = ("Claim", "The paper's value", "Our estimates", "Verdict and checks", "Reason")
+    heads = ("Claim and rows", "The paper's value", "Verdict", "Under which readings")
     body = []
-    for row in rows:
+    for n, claim in enumerate(claims(rows), 1):
+        where = ", ".join(dict.fromkeys(row["where"] for row in claim.rows))
+        names = dict.fromkeys(row["experiment"] for row in claim.rows)
+        links = " ".join(f'<a href="#{name}">{name}</a>' for name in names)
         cells = (
-            f"{_text(full_claim(row))}<div class=small>{_text(row['where'])} · "
-            f'<a href="#{row["experiment"]}">{row["experiment"]}</a><br>'
-            f"<code>{_text(row['command'])}</code></div>",
-            _text(row["paper"]),
-            _list(_ours(row)),
-            f'<span class="verdict {row["verdict"]}">{row["verdict"]}</span>'
-            f"<div class=small>{_list(_checks(row))}</div>",
-            _text(row["reason"]),
+            f"{_folded(claim, n)}<div class=small>{_text(where)} · {links}</div>",
+            _text("; ".join(dict.fromkeys(row["paper"] for row in claim.rows))),
+            claim.verdict,
+            _text(claim.readings),
         )
         columns = zip(heads, cells, strict=True)
         body.append(

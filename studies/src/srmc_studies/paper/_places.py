@@ -8,6 +8,8 @@ class Entry(NamedTuple):
 
     sections
         Labels of sections under which the ledger has rows about this entry.
+    erratum
+        Whether docs/errata.md has a correction to what the paper prints here.
     """
 
     labels: str
@@ -15,9 +17,10 @@ class Entry(NamedTuple):
     functions: str
     test: str
     sections: str = ""
+    erratum: bool = False
 
 
-SPLIT = "tests/repel/test_split.py::test_the_draws_are_those_of_the_generic_step"
+TRANSCRIBED = "tests/repel/test_transcriptions.py::test"
 REPEL, SITES, LIMIT = (
     "tests/repel/test_repel.py",
     "tests/kernels/test_sites.py",
@@ -38,13 +41,11 @@ ENTRIES: dict[str, list[Entry]] = {
     "Algorithms": [
         Entry("alg:srmc", "SRMC around any kernel", "repel paper_settings",
               f"{REPEL}::test_the_history_is_the_paper_s_recursion", "sec:conclusion"),
-        Entry("alg:sr_mh", "SR-MH", "mh flip_mh",
-              f"{REPEL}::test_adjusted_kernels_leave_the_surrogate_invariant"),
-        Entry("alg:sr_ula", "SR-ULA", "ula", SPLIT),
+        Entry("alg:sr_mh", "SR-MH", "mh flip_mh", f"{TRANSCRIBED}_sr_mh"),
+        Entry("alg:sr_ula", "SR-ULA", "ula", f"{TRANSCRIBED}_sr_ula"),
         Entry("alg:sr_mala", "SR-MALA, in three gradients with finite differences", "mala",
-              SPLIT),
-        Entry("alg:sr_hmc", "SR-HMC", "hmc",
-              f"{REPEL}::test_adjusted_kernels_leave_the_surrogate_invariant"),
+              f"{TRANSCRIBED}_sr_mala"),
+        Entry("alg:sr_hmc", "SR-HMC", "hmc", f"{TRANSCRIBED}_sr_hmc"),
         Entry("alg:sr_discrete", "SR-GWG, SR-DLP and the template of both", "gwg dlp",
               f"{PRINTED}::test_proposals_and_acceptance_are_the_paper_s",
               "sec:algo_implementation"),
@@ -90,7 +91,7 @@ ENTRIES: dict[str, list[Entry]] = {
               f"{NOISE}::test_sample_means_of_a_gaussian_have_the_closed_forms_with_rho_1"),
         Entry("eq:cost_per_sample_limits eq:cost_clt_joint eq:cost_clt_base eq:random_time_clt",
               "errors after a budget", "theory.budget_covariance theory.simulate",
-              f"{LIMIT}::test_a_budget_of_random_costs_stops_each_run_elsewhere"),
+              f"{TRANSCRIBED}_the_cost_clt", erratum=True),
         Entry("eq:corr_gaussian", "the correlated Gaussian", "targets.gaussian",
               "tests/targets/test_targets.py::test_gaussian_density", "app:simulation_setup"),
         Entry("eq:logistic_model eq:logistic_posterior eq:logistic_score",
@@ -106,7 +107,9 @@ ENTRIES: dict[str, list[Entry]] = {
               f"{LIMIT}::test_simulated_covariances_are_those_of_the_limit"),
         Entry("prop:kernel-lip-mh eq:mh-lip-cond eq:kernel-lip ass:kernel-lip",
               "the kernel changes no faster than alpha theta, here on a finite space",
-              "theory.transition_matrix", f"{FORMULAS}::test_the_kernel_is_lipschitz_in_theta"),
+              "theory.transition_matrix",
+              f"{FORMULAS}::test_the_printed_lipschitz_constant_of_sr_mh_is_exceeded_by_a_factor_of_two",
+              erratum=True),
         Entry("prop:kernel-lip-mala eq:TVbound", "the same for the proposals of MALA", "mala tilt",
               f"{FORMULAS}::test_proposals_of_mala_are_lipschitz_in_theta"),
         Entry("eq:A.1.1", "the bound under which the tilt can be normalised", "targets.logistic",
@@ -133,20 +136,22 @@ ENTRIES: dict[str, list[Entry]] = {
               "eq:x-score-relation", "means of a Gaussian", "theory.gaussian_mean_covariance",
               f"{NOISE}::test_sample_means_of_a_gaussian_have_the_closed_forms_with_rho_1"),
         Entry("thm:cost_based_clt_srmc", "the limit theorem after a budget",
-              "theory.budget_covariance",
-              f"{LIMIT}::test_a_budget_of_random_costs_stops_each_run_elsewhere",
+              "theory.budget_covariance", f"{TRANSCRIBED}_the_cost_clt",
               "app:cost_based_clt_srmc"),
     ],
     "Numbered equations without a label, by their section": [
-        Entry("sec:srmc", "the continuous-time dynamics", "ula", SPLIT),
+        Entry("sec:srmc", "the continuous-time dynamics", "ula", f"{TRANSCRIBED}_sr_ula"),
+        Entry("sec:srmc", "underdamped Langevin, promised and not printed", "uld",
+              f"{TRANSCRIBED}_sr_underdamped", erratum=True),
         Entry("sec:theory", "Sigma_mu_mu with independent draws", "theory.independent_covariance",
               f"{LIMIT}::test_independent_draws_have_the_closed_form_and_fall_in_the_loewner_order"),
         Entry("sec:appendix-figure1", "the mixture of figure 1, its mean, and its gain",
               "targets.mixture gain",
               "tests/targets/test_targets.py::test_mixture_density_and_banana_density"),
-        Entry("sec:algo_implementation", "the proposal of SR-MALA", "mala", SPLIT),
+        Entry("sec:algo_implementation", "the proposal of SR-MALA", "mala",
+              f"{TRANSCRIBED}_sr_mala"),
         Entry("sec:algo_implementation", "the Hamiltonian of SR-HMC", "hmc",
-              f"{REPEL}::test_adjusted_kernels_leave_the_surrogate_invariant"),
+              f"{TRANSCRIBED}_sr_hmc"),
         Entry("sec:algo_implementation", "locally balanced proposals for the surrogate",
               "locally_balanced",
               "tests/theory/test_kernels.py::test_the_matrix_leaves_the_surrogate_invariant",
@@ -161,9 +166,10 @@ ENTRIES: dict[str, list[Entry]] = {
               "metrics.replicate_mse", "tests/metrics/test_metrics.py::test_replicate_mse_by_hand"),
         Entry("app:hyperparameter_sensitivity", "the capped and the guarded schedule",
               "capped guarded",
-              "tests/repel/test_strength.py::test_capped_rises_to_its_fraction_and_freezes"),
+              f"{TRANSCRIBED}_the_guarded_alpha"),
         Entry("app:cifar_extra", "the mixture of images", "ula",
-              "studies/tests/paper/test_parts.py::test_the_score_of_the_mixture_is_the_gradient_of_its_log_density"),
+              "studies/tests/paper/test_parts.py::test_the_score_of_the_mixture_is_the_gradient_of_its_log_density",
+              erratum=True),
         Entry("app:cifar_extra", "KL, TV and normalised entropy from uniform classes",
               "metrics.kl_divergence metrics.total_variation metrics.normalised_entropy",
               "tests/metrics/test_metrics.py::test_total_variation_and_entropy_by_hand"),

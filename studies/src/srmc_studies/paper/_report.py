@@ -5,7 +5,8 @@ from pathlib import Path
 
 import srmc
 from srmc_studies.paper import _page
-from srmc_studies.paper._ledger import LedgerRow, Outcome, Record, plain, verdict
+from srmc_studies.paper._claims import count, row_verdict
+from srmc_studies.paper._ledger import LedgerRow, Outcome, Record, plain
 from srmc_studies.paper._style import save
 
 
@@ -26,6 +27,7 @@ def write(out: Path, name: str, outcome: Outcome, size: str, seed: int, seconds:
         "seed": seed,
         "seconds": round(seconds),
         "version": srmc.__version__,
+        "precision": str(outcome.settings.get("precision", "single")),
         "settings": {name: plain(x) for name, x in outcome.settings.items()},
         "figures": list(outcome.figures),
         "rows": [row.record() for row in outcome.rows],
@@ -41,7 +43,7 @@ def ledger(records: list[Record]) -> list[LedgerRow]:
             "experiment": record["experiment"],
             "command": record["command"],
             **row,
-            "verdict": verdict(row["checks"]),
+            "verdict": row_verdict(record["experiment"], row),
         }
         for record in records
         for row in record["rows"]
@@ -49,7 +51,7 @@ def ledger(records: list[Record]) -> list[LedgerRow]:
 
 
 def build(out: Path, names: list[str]) -> list[LedgerRow]:
-    """Write `ledger.json`, `ledger.md` and `index.html` from the experiments in a folder."""
+    """Write the ledger, its counts and the page from the experiments in a folder."""
     found = [path for name in names if (path := out / f"{name}.json").is_file()]
     if not found:
         raise FileNotFoundError(f"{out} has no results; `srmc reproduce NAME` writes them")
@@ -57,5 +59,6 @@ def build(out: Path, names: list[str]) -> list[LedgerRow]:
     rows = ledger(records)
     (out / "ledger.json").write_text(json.dumps(rows, indent=1) + "\n")
     (out / "ledger.md").write_text(_page.markdown(rows))
+    (out / "counts.txt").write_text(count(rows) + ".\n")
     (out / "index.html").write_text(_page.html(records, rows, out))
     return rows

@@ -33,7 +33,7 @@ def rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Ou
         tell = counter(on_progress, "rho", total, done=done, remark=kernel)
         each = problem(("gaussian", kernel), size)
         found[kernel] = measure(each, _options, (alphas, rhos), trial, tell)
-    lost = {kernel: _lost(kernel, size, errors) for kernel, errors in found.items()}
+    lost = {kernel: lost_shares(kernel, size, errors) for kernel, errors in found.items()}
     numbers: dict[str, object] = {
         kernel: [
             {
@@ -57,7 +57,7 @@ def rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Ou
     }
     limit = problem(("gaussian", "mala"), size).truth.variance
     rows = [
-        _row(kernel, a, errors, lost[kernel], limit)
+        horizon_row(kernel, a, errors, lost[kernel], limit)
         for kernel, errors in found.items()
         for a in ALPHAS
     ]
@@ -69,7 +69,7 @@ def _options(setting: tuple[Number, Number]) -> RepelOptions:
     return srmc.paper_settings(alpha, rho)
 
 
-def _lost(kernel: str, size: str, errors: Errors) -> dict[_Pair, Estimate]:
+def lost_shares(kernel: str, size: str, errors: Errors) -> dict[_Pair, Estimate]:
     """The share of runs that diverged, for each alpha and rho."""
     each = problem(("gaussian", kernel), size)
     return {
@@ -87,7 +87,7 @@ def horizons(points: int) -> Int[np.ndarray, " horizon"]:
     return np.unique(np.geomspace(1, points, 7).astype(int)) - 1
 
 
-def _row(
+def horizon_row(
     kernel: str, alpha: float, errors: Errors, lost: dict[_Pair, Estimate], limit: float
 ) -> Row:
     """One alpha, since the paper does not state its own."""

@@ -1,7 +1,8 @@
-"""The calls of the study, each through the library's own front door."""
+"""The calls of the study, each by the library's own public call."""
 
 import importlib.util
 import json
+import os
 import pickle
 import sys
 import time
@@ -112,25 +113,32 @@ def usable(name: str) -> list[str]:
     return [lib for lib in takes if importlib.util.find_spec(lib.lower()) is not None]
 
 
-def main(library: str, name: str, size: Size, seeds: int, folder: str) -> float:
-    """The seconds of the first call in this process; traces go to `folder`, one per seed.
+def main(library: str, name: str, size: Size, seeds: int, folder: str) -> None:
+    """Tell what the first call in this process took; traces go to `folder`, one per seed.
 
-    The library is imported and the model built before the clock starts.
+    The library is imported and the model built before the clocks start.
     """
     built(name)
     importlib.import_module(library.lower())
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _processor()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = LIBRARIES[library](name, size, 0)
-        seconds = time.perf_counter() - began
+        took = {"seconds": time.perf_counter() - began, "processor": _processor() - spent}
+        sys.stdout.write(json.dumps(took) + "\n")
+        sys.stdout.flush()
         for seed in range(seeds if library != "srmc" else 0):
             trace = LIBRARIES[library](name, size, seed) if seed else trace
             (Path(folder) / f"{library}-{seed}.trace").write_bytes(pickle.dumps(trace))
-    return seconds
+
+
+def _processor() -> float:
+    """The processor's seconds of this process and of those that it has started and that ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     asked["size"] = Size(*asked["size"])
-    sys.stdout.write(json.dumps({"seconds": main(**asked)}) + "\n")
+    main(**asked)

@@ -123,7 +123,7 @@ def ratios(truth: Known, before: list[Any], after: list[Any]) -> dict[str, dict[
     noise = (truth.noise / truth.unit) ** 2
     found = {}
     for n, column in enumerate(FUNCTIONALS):
-        there = np.isfinite(plain[:, n] + moved[:, n]).all(axis=0)
+        there = np.isfinite(plain[:, n] + moved[:, n] + noise[n]).all(axis=0)
         if not there.any():
             continue
         subtracted = noise[n, there].mean()

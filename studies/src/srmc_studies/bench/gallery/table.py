@@ -7,6 +7,7 @@ from rich.table import Table
 
 from srmc_studies.bench.cells import cell, markdown, terminal
 from srmc_studies.bench.gallery.compare import FUNCTIONALS, GROUPS
+from srmc_studies.bench.gallery.models import MODELS
 
 Row = dict[str, Any]
 Lines = list[list[str]]
@@ -34,7 +35,7 @@ def _root(found: dict[str, float] | None) -> str:
     text = f"**{text}**" if outside else text
     if found["long"] > 0.5:
         text += "*"
-    return f"{text} ({found['without']:.0%} without)" if found["without"] else text
+    return f"{text} ({found['without']:.0%} without)" if found["without"] > 0.005 else text
 
 
 def ratio_lines(rows: list[Row], call: str) -> Lines:
@@ -48,7 +49,7 @@ def ratio_lines(rows: list[Row], call: str) -> Lines:
 
 
 def _ratio(found: dict[str, float] | None) -> str:
-    if found is None:
+    if found is None or np.isnan(found["value"]):
         return NOTHING
     text = cell(found["value"], found["error"])
     return text if np.isfinite(found["error"]) else text.partition(" ±")[0]
@@ -77,11 +78,13 @@ def worse_lines(rows: list[Row]) -> Lines:
 
 
 def second_lines(rows: list[Row]) -> Lines:
-    """A heading, and a line per model, with the seconds of first calls."""
+    """A heading, and a line per model, with the processor's seconds of first calls, and all."""
     lines = [["model", *CALLS.values()]]
     for row in rows:
-        seconds = [row["first_call"].get(library, NOTHING) for library in CALLS]
-        cells = [s if isinstance(s, str) else f"{s:.1f}" for s in seconds]
+        found = [row["first_call"].get(library, NOTHING) for library in CALLS]
+        cells = [
+            s if isinstance(s, str) else f"{s['processor']:.0f} ({s['seconds']:.0f})" for s in found
+        ]
         lines.append([row["model"], *cells])
     return lines
 
@@ -114,21 +117,24 @@ def gallery_page(rows: list[Row]) -> str:
     """The same as Markdown."""
     warmup, samples, chains = rows[0]["size"]
     table = lambda lines: markdown(lines) if len(lines) > 1 else "None."
+    absent = [name for name in MODELS if name not in {row["model"] for row in rows}]
     heavy = [f"{', '.join(row['heavy'])} ({row['model']})" for row in rows if row.get("heavy")]
     parts = [
         "# Models of the galleries",
         "Made by `srmc bench gallery`.",
         "These models are in the galleries of PyMC and NumPyro. Ours are written anew, with small "
         "published or simulated data. Each is sampled by `srmc.sample` at its defaults, "
-        f"{chains} chains of {warmup:,} + {samples:,} steps, with several seeds. The reference is "
+        f"{chains} chains of {warmup:,} + {samples:,} steps, with a seed per run. The reference is "
         "the mean of plain long runs in double precision, together as many times longer as the "
-        "table says. PyMC's models run in double precision, NumPyro's in single precision.",
+        "table says. PyMC's models run in double precision, NumPyro's in single precision. Where "
+        "there was a single run, root mean squares and ratios have no standard error.",
         "Coordinates that are constant, or equal to another one, are not compared."
         + (
             f" Without a variance, and compared by quantiles alone: {'; '.join(heavy)}."
             * bool(heavy)
         ),
         table(_about_lines(rows)),
+        f"Not run: {', '.join(absent)}." if absent else "All models of the gallery were run.",
         "## Are the errors right?",
         "Root mean squares of z-scores over coordinates and seeds: the estimate minus that of the "
         "long runs, over the standard error of the difference. They should be 1. Values in bold "
@@ -152,8 +158,10 @@ def gallery_page(rows: list[Row]) -> str:
         "warning that it found no BLAS is left out.",
         table(told_lines(rows)),
         "## Seconds of the first call",
-        "In a new process without compiled programs; imports are not included. NumPyro runs its "
-        "chains vectorised, and PyMC's models through `pm.sample`.",
+        "Seconds of the processor, and in brackets on the wall. Other programs shared the cores, "
+        "which lengthens the latter. Each call is the first of a new process without compiled programs; "
+        "imports are not included. NumPyro runs its chains vectorised, and PyMC's models through "
+        "`pm.sample`.",
         table(second_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"

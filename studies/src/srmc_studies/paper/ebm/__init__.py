@@ -1,5 +1,4 @@
 """Energy-based models of images: their data, their networks, and how they are trained.
 
-Networks are Equinox modules, so that this room needs `pip install 'srmc[images]'`. Nothing is
-imported here, for the other experiments must run without it.
+Networks are Equinox modules. Nothing is imported here, so that the other experiments start fast.
 """

@@ -1,0 +1,194 @@
+"""The learned map, as a frozen pytree: functions of vectors that JAX can trace."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from srmc.coordinates import rule
+from srmc.coordinates.table import Effect, effects, sentences
+from srmc.types import Array, Float, Int, LogDensity, Scalar
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates u of x in which a posterior is closer to a Gaussian; see `learn_coordinates`.
+
+    With z = (x - center) / scale and the modulators h = z[modulators],
+
+        u = (z - shift - linear h - h' quadratic h) exp(-log_scale - clip(slopes h)),
+
+    where a modulator depends on earlier ones only. All functions take vectors (..., d).
+
+    modulators
+        The coordinates on which others depend, in order; none in the identity.
+    divergence
+        Before and after: the Fisher divergence, on draws that were not fitted, from a normal of any
+        mean and covariance.
+    explained
+        The share of each coordinate's own part of the divergence that is removed.
+    names
+        The names of the coordinates, for `table`.
+    """
+
+    center: Float[Array, " d"]
+    scale: Float[Array, " d"]
+    shift: Float[Array, " d"]
+    log_scale: Float[Array, " d"]
+    linear: Float[Array, "d q"]
+    slopes: Float[Array, "d q"]
+    quadratic: Float[Array, "d q q"]
+    modulators: Int[Array, " q"]
+    divergence: Float[Array, " 2"]
+    explained: Float[Array, " d"]
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether u is x."""
+        return self.modulators.size == 0
+
+    def forward(self, x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """From x to u."""
+        u: Array = jnp.vectorize(self._forward, signature="(d)->(d)")(jnp.asarray(x, float))
+        return u
+
+    def inverse(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """From u to x."""
+        back = lambda u: self.inverse_and_log_determinant(u)[0]
+        x: Array = jnp.vectorize(back, signature="(d)->(d)")(jnp.asarray(u, float))
+        return x
+
+    def inverse_and_log_determinant(
+        self, u: Float[Array, " d"]
+    ) -> tuple[Float[Array, " d"], Scalar]:
+        """From u to x, and log |det dx/du|."""
+        if self.is_identity:
+            return u, jnp.zeros((), u.dtype)
+        own = self._of_modulators()
+        mine = u[self.modulators]
+        # One round for each modulator, since the k-th depends on k - 1 that are right by then.
+        step = lambda _, h: own._location(h) + mine * jnp.exp(own._log_scale(h))
+        h = jax.lax.fori_loop(0, len(mine), step, jnp.zeros_like(mine))
+        log_scale = self._log_scale(h)
+        z = self._location(h) + u * jnp.exp(log_scale)
+        scale = jnp.asarray(self.scale, u.dtype)
+        return self.center + scale * z, jnp.sum(log_scale) + jnp.sum(jnp.log(scale))
+
+    def logdensity(self, fn: LogDensity) -> LogDensity:
+        """The log density of u, from that of x."""
+        return Partial(_logdensity, fn, self)
+
+    def scores(self, x: Float[Array, "*n d"], s: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """The scores in u, from draws x and their scores s."""
+
+        def one(x: Float[Array, " d"], s: Float[Array, " d"]) -> Float[Array, " d"]:
+            (_, total), back = jax.vjp(self.inverse_and_log_determinant, self._forward(x))
+            found: Array = back((s, jnp.ones_like(total)))[0]
+            return found
+
+        x, s = jnp.asarray(x, float), jnp.asarray(s, float)
+        s_u: Array = jnp.vectorize(one, signature="(d),(d)->(d)")(x, s)
+        return s_u
+
+    def of_scores(self, u: Float[Array, " d"], s: Float[Array, " d"]) -> tuple[Array, Array]:
+        """From a draw and its score in u to those in x."""
+        x = self.inverse(u)
+        (_, total), back = jax.vjp(self._forward_and_log_determinant, x)
+        return x, back((s, jnp.ones_like(total)))[0]
+
+    def padded(self, q: int) -> "Coordinates":
+        """The same map with weights of 0 for modulators up to q: one program serves for all."""
+        more = q - self.modulators.size
+        wide = lambda a, axes: jnp.pad(a, [(0, more if n in axes else 0) for n in range(a.ndim)])
+        return dataclasses.replace(
+            self,
+            linear=wide(self.linear, (1,)),
+            slopes=wide(self.slopes, (1,)),
+            quadratic=wide(self.quadratic, (1, 2)),
+            modulators=wide(self.modulators, (0,)),
+        )
+
+    @property
+    def table(self) -> list[Effect]:
+        """Who modulates whom, the strongest first."""
+        return effects(self)
+
+    def __str__(self) -> str:
+        before, after = np.asarray(self.divergence)
+        if self.is_identity:
+            return f"plain coordinates: divergence {before:.3g}"
+        head = f"learned coordinates: divergence {before:.3g} -> {after:.3g}"
+        return "\n".join([head, *sentences(self.table)])
+
+    def _of_modulators(self) -> "Coordinates":
+        """The rows of the modulators."""
+        names = ("shift", "log_scale", "linear", "slopes", "quadratic")
+        own: dict[str, Any] = {
+            name: jnp.asarray(getattr(self, name))[self.modulators] for name in names
+        }
+        return dataclasses.replace(self, **own)
+
+    def _forward(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        if self.is_identity:
+            return x
+        z = (x - self.center) / self.scale
+        h = z[self.modulators]
+        return (z - self._location(h)) * jnp.exp(-self._log_scale(h))
+
+    def _forward_and_log_determinant(
+        self, x: Float[Array, " d"]
+    ) -> tuple[Float[Array, " d"], Scalar]:
+        """From x to u, and log |det du/dx|."""
+        if self.is_identity:
+            return x, jnp.zeros((), x.dtype)
+        z = (x - self.center) / self.scale
+        log_scale = self._log_scale(z[self.modulators])
+        return self._forward(x), -jnp.sum(log_scale) - jnp.sum(jnp.log(self.scale))
+
+    def _location(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
+        return self.shift + self.linear @ h + (self.quadratic @ h) @ h
+
+    def _log_scale(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
+        return self.log_scale + _clip(self.slopes @ h)
+
+
+def _clip(x: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The C1 clip: the slope falls from 1 to 0 as |x| goes from CLIP - 1 to CLIP + 1."""
+    size = jnp.abs(x)
+    beyond = jnp.clip(size - (rule.CLIP - 1), 0, 2)
+    return jnp.sign(x) * (jnp.minimum(size, rule.CLIP - 1) + beyond - beyond**2 / 4)
+
+
+def _logdensity(fn: LogDensity, coordinates: Coordinates, u: Float[Array, " d"]) -> Scalar:
+    x, total = coordinates.inverse_and_log_determinant(u)
+    return fn(x) + total
+
+
+_PARTS = [field.name for field in dataclasses.fields(Coordinates)]
+jax.tree_util.register_dataclass(Coordinates, data_fields=_PARTS[:-1], meta_fields=["names"])
+
+
+def identity(d: int, divergence: float, names: tuple[str, ...] = ()) -> Coordinates:
+    """The coordinates x themselves."""
+    zeros, none = jnp.zeros(d), jnp.zeros((d, 0))
+    return Coordinates(
+        *(zeros, jnp.ones(d), zeros, zeros, none, none, jnp.zeros((d, 0, 0))),
+        modulators=jnp.zeros(0, int),
+        divergence=jnp.full(2, divergence),
+        explained=zeros,
+        names=names,
+    )
+
+
+def arrays_of(coordinates: Coordinates) -> dict[str, np.ndarray]:
+    """The map as plain arrays by name, for files."""
+    return {name: np.asarray(getattr(coordinates, name)) for name in _PARTS[:-1]}
+
+
+def from_arrays(arrays: dict[str, Any], names: tuple[str, ...] = ()) -> Coordinates:
+    """The map from its arrays."""
+    return Coordinates(**{name: jnp.asarray(arrays[name]) for name in _PARTS[:-1]}, names=names)

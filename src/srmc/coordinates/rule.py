@@ -1,0 +1,52 @@
+"""The constants of learned coordinates, each with the reason for it."""
+
+CLIP = 5.0
+"""Bound on what modulators add to a log scale, which is linear up to 4. Beyond it, a tail that no
+draw has seen stays as heavy as it is. On a funnel of scale 3, 4 is where 99.2% of its mass ends."""
+
+SHARE = 4.0
+"""A draw's share of the Fisher divergence is bounded softly at this many times the dimension; in
+the neck of a funnel, a share is else thousands of times the mean."""
+
+RIDGE = 1e-3
+"""Ridge of the weights, which leaves a weight that the scores determine within 0.1%."""
+
+FULL_UP_TO = 16
+"""Dimensions up to which every coordinate may modulate later ones."""
+
+MODULATORS = 3
+"""Modulators at most in more dimensions; the hierarchies that were tried need two."""
+
+NUMBERS = 2**16
+"""Numbers among the draws that are fitted: with 100 coordinates 655 draws, which determine the
+weights far better than needed, since each has 100 scores."""
+
+DRAWS = (128, 1024)
+"""Bounds on the draws that are fitted."""
+
+STEPS = (40, 100)
+"""Iterations of L-BFGS at most, to compare candidates, and for the map that is chosen."""
+
+BETTER = 0.9
+"""A further modulator is taken if the held-out divergence falls below this share of what it was."""
+
+PRECISE = 0.02
+"""No further modulator is tried once this share of the divergence is left."""
+
+WORTH = 0.5
+"""The divergence, whitened, from which on a map is looked for, and by which it must fall. Logistic
+regression in ten dimensions has 0.25, and NUTS gains nothing where that is removed."""
+
+SHARE_LEFT = 0.5
+"""The share of the divergence that a map may leave: one that leaves more is not the geometry of the
+posterior. On eight schools in non-centred form 0.8 is left, on centred ones 0.06."""
+
+DENSE_UP_TO = 256
+"""Dimensions up to which divergences are compared after whitening by a matrix."""
+
+SAID = 0.2
+"""Least standard deviation of a log scale, or of a location in units of the scale, that is listed
+as an effect of a modulator."""
+
+LEAST_DRAWS = 30
+"""Draws below which no map is looked for."""

@@ -1,0 +1,78 @@
+"""One process at a time has a checkpoint; who that is can be read beside it."""
+
+import contextlib
+import datetime
+import errno
+import os
+import platform
+import warnings
+from pathlib import Path
+from typing import Any
+
+from srmc._files import read_json, write_json
+
+# What file systems answer that have no locks.
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class Lock:
+    """A lock on a folder, which the operating system lifts when its holder ends, however it ends.
+
+    The lock is on the file `lock`, which stays. `holder.json` names the holder for others to read;
+    it is left behind by a holder that was killed, and says nothing about who holds the lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import filelock  # which takes a while to import
+
+        self._folder = folder
+        self._lock = filelock.FileLock(folder / "lock", timeout=0, thread_local=False)
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            raise ValueError(
+                f"checkpoint {folder} is in use by {_named(self._holder())}; wait until that ends, "
+                "or choose another folder"
+            ) from None
+        except (NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+                raise
+            self._warn("is on a file system without locks")
+        else:
+            last = self._holder()
+            if last and last.get("host") != platform.node():
+                self._warn(f"was left without an end by {_named(last)}")
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._me = {"host": platform.node(), "process": os.getpid(), "since": now}
+        write_json(self._path, self._me)
+
+    def release(self) -> None:
+        """Let others have the folder; what another process has written there since stays."""
+        with contextlib.suppress(OSError):  # of a folder that has disappeared
+            if self._holder() == self._me:
+                self._path.unlink()
+            self._lock.release()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "holder.json"
+
+    def _holder(self) -> dict[str, Any]:
+        """Who has or had the lock, if that is known."""
+        try:
+            return read_json(self._path)
+        except (OSError, ValueError):
+            return {}
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(
+            f"checkpoint {self._folder} {what}; make sure that no other process uses it, since two "
+            "would spoil each other's draws",
+            stacklevel=2,
+        )
+
+
+def _named(holder: dict[str, Any]) -> str:
+    if {"host", "process", "since"} <= holder.keys():
+        return "process {process} on {host}, since {since}".format(**holder)
+    return "another process"

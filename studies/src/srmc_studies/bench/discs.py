@@ -1,0 +1,264 @@
+"""Discrete samplers measured as the DISCS benchmark does, plain and repelled side by side."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from blackjax.base import SamplingAlgorithm
+from rich.table import Table
+
+import srmc
+from srmc.sample.tune import Discrete, tune
+from srmc.targets import Target
+from srmc.types import Array, Float, PRNGKey
+from srmc_studies.bench.cells import cell, markdown, terminal
+from srmc_studies.bench.errors import ratio_error
+
+DISCS_CALLS = 4  # per step of any sampler with gradients: a value and a gradient at either end
+PUBLISHED = {("ising-50x50", "dlmc"): 2.74, ("ising-50x50", "path_auxiliary"): 2.70}
+"""Effective sizes per thousand energy evaluations that DISCS publishes."""
+KERNELS = ("gwg", "dlp", "dlmc", "path_auxiliary")
+
+
+class Size(NamedTuple):
+    """Number of chains, and of warm-up and sampling steps."""
+
+    chains: int
+    warmup: int
+    steps: int
+
+
+def _fields(side: int, values: int = 1) -> Float[np.ndarray, "site value"]:
+    """A field of 0.5 inside of a disc of half the area and -0.5 outside, and noise to +-1.5."""
+    noise = np.random.default_rng(0).uniform(-1.5, 1.5, size=(side**2, values))
+    row, column = np.divmod(np.arange(side**2), side) / np.array(side) - 0.5
+    inside = row**2 + column**2 < 0.5 / np.pi
+    return noise + np.where(inside, 0.5, -0.5)[:, None]
+
+
+def _ising(side: int) -> Target:
+    """DISCS's Ising model: open borders, and each pair counted from both ends, with 0.5."""
+    graph = srmc.targets.lattice(side, side, periodic=False)
+    return srmc.targets.ising(graph, 2 * 0.5, -_fields(side)[:, 0])
+
+
+def _potts(side: int) -> Target:
+    graph = srmc.targets.lattice(side, side, periodic=False)
+    return srmc.targets.potts(graph, 4, 0.5, _fields(side, 4))
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "ising-50x50": lambda: _ising(50),
+    "potts-20x20": lambda: _potts(20),
+    "rbm-100x50": lambda: srmc.targets.rbm(num_visible=100, num_hidden=50),
+}
+
+
+def discs(
+    targets: Sequence[str] | None = None,
+    kernels: Sequence[str] | None = None,
+    *,
+    chains: int = 32,
+    warmup: int = 2000,
+    steps: int = 4000,
+    seed: int = 0,
+    quick: bool = False,
+    on_progress: Callable[..., None] = lambda *args: None,
+) -> list[dict[str, Any]]:
+    """One row per target and kernel, plain and repelled, both tuned by one warm-up.
+
+    `quick` takes an Ising model of 8 x 8 sites, two kernels and short runs.
+    """
+    known = {"ising-8x8": lambda: _ising(8)} if quick else TARGETS
+    names, chosen = targets or list(known), kernels or (KERNELS[-2:] if quick else KERNELS)
+    for argument, given, among in (("targets", names, known), ("kernels", chosen, KERNELS)):
+        unknown = [name for name in given if name not in among]
+        if unknown:
+            raise ValueError(f"{argument} must be among {', '.join(among)}, got {unknown}")
+    size = Size(8, 200, 400) if quick else Size(chains, warmup, steps)
+    jobs = [(name, kernel) for name in names for kernel in chosen]
+    rows = []
+    for done, (name, kernel) in enumerate(jobs):
+        on_progress("discs", done, len(jobs), f"{kernel} on {name}")
+        rows.append({"target": name} | compare(known[name](), kernel, size, seed))
+    on_progress("discs", len(jobs), len(jobs), "")
+    return rows
+
+
+class Side(NamedTuple):
+    """What is kept of a run: averages per chain, DISCS's statistic, and the cost.
+
+    mean, pair
+        Averages of the entries of a state, and of their products with the next site's.
+    distance
+        The distance of each state from a random one, (chain, step).
+    evaluations, acceptance, seconds
+        Evaluations per chain, the mean acceptance rate, and the processor's seconds.
+    """
+
+    mean: Float[np.ndarray, "chain d"]
+    pair: Float[np.ndarray, "chain d"]
+    distance: Float[np.ndarray, "chain step"]
+    evaluations: float
+    acceptance: float
+    seconds: float
+
+
+def compare(target: Target, kernel: str, size: Size, seed: int = 0) -> dict[str, Any]:
+    """The row of a kernel on a target, without the target's name."""
+    space: Any = target.space
+    start_key, warm_key, run_key, far_key = jax.random.split(jax.random.key(seed), 4)
+    random = lambda key: space.random(key, target.position)
+    tuner = Discrete(kernel, space, target.differences)
+    starts = jax.vmap(random)(jax.random.split(start_key, size.chains))
+    lengths = {"num_warmup": size.warmup, "num_samples": size.steps}
+    tuned = tune(tuner, target.logdensity_fn, warm_key, starts, **lengths)
+    sides = {}
+    for name, options in (
+        ("plain", {"alpha": 0.0}),
+        ("repelled", tuner.repellence(tuned.loop, size.steps, "auto")),
+    ):
+        algorithm = tuner.build(target.logdensity_fn, tuned.parameters, **options)
+        run = _run(algorithm, tuned.positions, random(far_key), space.width, run_key, size.steps)
+        sides[name] = run
+    plain, repelled = sides["plain"], sides["repelled"]
+    effective = float(np.mean([effective_size(one) for one in plain.distance]))
+    return {
+        "kernel": kernel,
+        "chains": size.chains,
+        "warmup": size.warmup,
+        "steps": size.steps,
+        "found": {name: float(x) for name, x in tuned.parameters.items()},
+        "acceptance": plain.acceptance,
+        "discs": 1000 * effective / (DISCS_CALLS * size.steps),
+        "seconds": [side.seconds for side in (plain, repelled)],
+        "evaluations": [side.evaluations for side in (plain, repelled)],
+        "mean": _sizes(plain, repelled, "mean"),
+        "pair": _sizes(plain, repelled, "pair"),
+    }
+
+
+def _run(
+    algorithm: SamplingAlgorithm,
+    positions: Array,
+    far: Array,
+    width: int,
+    rng_key: PRNGKey,
+    num_steps: int,
+) -> Side:
+    chains = len(positions)
+
+    def one(carry: Any, n: Array) -> tuple[Any, Array]:
+        states, mean, pair, spent, rate = carry
+        keys = jax.random.split(jax.random.fold_in(rng_key, n), chains)
+        states, info = jax.vmap(algorithm.step)(keys, states)
+        x = states.position.reshape(chains, -1)
+        mean, pair = mean + x, pair + x * jnp.roll(x, -width, axis=1)
+        spent = spent + jnp.mean(info.gradients)
+        rate = rate + jnp.mean(info.inner_info.acceptance_rate)
+        distance = jnp.sum(jnp.abs(x - far.reshape(1, -1)), axis=1) / (1 + (width > 1))
+        return (states, mean, pair, spent, rate), distance
+
+    states = jax.vmap(algorithm.init)(positions)
+    zeros = jnp.zeros((chains, far.size))
+    start = (states, zeros, zeros, jnp.zeros(()), jnp.zeros(()))
+    scan = lambda carry: jax.lax.scan(one, carry, jnp.arange(num_steps))
+    program = jax.jit(scan).lower(start).compile()
+    began = time.process_time()
+    (_, mean, pair, spent, rate), distance = jax.block_until_ready(program(start))
+    seconds = time.process_time() - began
+    averages = [np.asarray(total, float) / num_steps for total in (mean, pair)]
+    distances = np.asarray(distance, float).T
+    return Side(*averages, distances, float(spent), float(rate) / num_steps, seconds)
+
+
+def effective_size(values: Float[np.ndarray, " step"]) -> float:
+    """The effective size of one series as DISCS has it, by TensorFlow Probability's estimate.
+
+    Autocorrelations are summed up to the first that is negative. A series that never moves has
+    size 1.
+    """
+    n = len(values)
+    centred = values - values.mean()
+    if not np.any(centred):
+        return 1.0
+    spectrum = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
+    covariance = np.fft.irfft(spectrum)[:n] / (n - np.arange(n))
+    rho = covariance / covariance[0]
+    first = int(np.argmax(rho < 0)) if np.any(rho < 0) else n
+    weights = 1 - np.arange(n) / n
+    return float(n / (2 * np.sum(weights[:first] * rho[:first]) - 1))
+
+
+def _sizes(plain: Side, repelled: Side, what: str) -> dict[str, Any]:
+    """Effective sizes from the spread of averages over chains, and whether both sides agree.
+
+    The size is the sum of variances under the target over the sum of variances of the averages
+    of a chain. `bias` compares the averages over all chains of both sides: it is the mean square
+    of their difference in standard errors, 1 where there is no bias.
+    """
+    old, new = (getattr(side, what) for side in (plain, repelled))
+    truth = old.mean(axis=0)
+    within = np.sum(truth * (1 - truth))
+    spreads = [np.sum((x - x.mean(axis=0)) ** 2, axis=1) for x in (old, new)]
+    chains = len(old)
+    sizes = [float(within / (np.sum(s) / (chains - 1))) for s in spreads]
+    errors = (old.var(axis=0, ddof=1) + new.var(axis=0, ddof=1)) / chains
+    moves = errors > 0
+    return {
+        "sizes": sizes,
+        "ratio": float(spreads[1].mean() / spreads[0].mean()),
+        "error": ratio_error(spreads[0], spreads[1]),
+        "bias": float(np.sum((old - new).mean(axis=0)[moves] ** 2) / np.sum(errors[moves])),
+    }
+
+
+def discs_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench discs`."""
+    return terminal("Effective sizes, plain and repelled", _lines(rows))
+
+
+def discs_page(rows: list[dict[str, Any]]) -> str:
+    """The same as Markdown, without a title."""
+    first, hours = rows[0], sum(sum(row["seconds"]) for row in rows) / 3600
+    return (
+        "This page has the rows of `srmc bench discs`. All samplers are tuned by warm-up; "
+        f"{first['chains']} chains of {first['steps']:,} steps after {first['warmup']:,} of "
+        f"warm-up, from uniform states, took {hours:.2f} hours of processor time (sampling alone) "
+        "on cores that were shared with other work: compare seconds within a row only.\n\n"
+        f"{markdown(_lines(rows))}\n\n"
+        "- **DISCS** is the effective size of the distance from a random state, per thousand "
+        "energy evaluations, for the plain sampler: the autocorrelations of a chain are summed up "
+        "to the first that is negative, and a step counts as four evaluations. In brackets is the "
+        "number that DISCS publishes for 100 chains of 100,000 steps, on a field drawn from the "
+        "same distribution. Our steps take one gradient, as the other end is kept.\n"
+        "- **Means** and **pairs** are effective sizes per thousand of our evaluations, plain → "
+        "repelled, from the spread over chains of the averages of all entries of a state, and of "
+        "their products with the next site's. A repelled chain has no other effective size.\n"
+        "- **By calls** and **by time** are variances, repelled divided by plain, at equal "
+        "evaluations and at equal seconds, with the jackknife standard error; below 1, repellence "
+        "gains.\n"
+        "- **Bias** is the mean square difference of the averages of both sides, in standard "
+        "errors, for means and pairs: about 1 if repellence adds none.\n"
+    )
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[list[str]]:
+    names = "target, kernel, accepted, DISCS, means, by calls, by time, pairs, by calls, by time"
+    lines = [[*names.split(", "), "bias"]]
+    for row in rows:
+        published = PUBLISHED.get((row["target"], row["kernel"]))
+        calls, seconds = (row[name][1] / row[name][0] for name in ("evaluations", "seconds"))
+        line = [row["target"], row["kernel"], f"{row['acceptance']:.2f}"]
+        line.append(f"{row['discs']:.3g}" + (f" ({published:.2f})" if published else ""))
+        for what in ("mean", "pair"):
+            found = row[what]
+            rates = np.divide(found["sizes"], row["evaluations"]) * 1000
+            line.append(f"{rates[0]:.3g} → {rates[1]:.3g}")
+            line += [cell(found["ratio"] * c, found["error"] * c) for c in (calls, seconds)]
+        line.append(f"{row['mean']['bias']:.2f}, {row['pair']['bias']:.2f}")
+        lines.append(line)
+    return lines

@@ -1,0 +1,213 @@
+"""Prefactors of the gain, in double precision: 0.1 is printed twice, and none in figure 2.
+
+The paper writes gamma_n = (n + 1)^-rho; figure 1 and the digits have a prefactor of 0.1, and the
+authors' code has 1, 0.3 and 0.03. The claims are those of figure 2, rho and epsilon.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import srmc
+from srmc_studies.paper import _numbers
+from srmc_studies.paper._chains import Number, Trial
+from srmc_studies.paper._comparison import Comparison
+from srmc_studies.paper._derivatives import settings as with_rule
+from srmc_studies.paper._families import ALPHAS, Curves, curve
+from srmc_studies.paper._figure2_rows import error_rows
+from srmc_studies.paper._ledger import Outcome
+from srmc_studies.paper._problems import (
+    BURN_IN,
+    STEP_SIZES,
+    Block,
+    Errors,
+    RepelOptions,
+    diverged,
+    measure,
+    problem,
+    title,
+)
+from srmc_studies.paper._progress import OnBlock, Progress, counter, silent
+from srmc_studies.paper._style import ALPHA_COLOURS, band, new_figure
+from srmc_studies.paper.epsilon import NAMES, errors_by_epsilon, hmc_row, mala_row
+from srmc_studies.paper.epsilon import picture as epsilon_picture
+from srmc_studies.paper.rho import ALPHAS as RHO_ALPHAS
+from srmc_studies.paper.rho import PAIRS, RHOS, horizon_row, lost_shares
+
+SCALES = (1.0, 0.3, 0.1, 0.03)
+PRINTED = 0.1
+# All rules are the same on the Gaussian; on the logistic posterior it is that of the authors' code.
+RULES = {"gaussian": "exact", "logistic": "shifted"}
+
+
+def reading(scale: float, exponent: str = "0.6") -> str:
+    """How a row of the ledger names a prefactor.
+
+    >>> reading(0.1)
+    'gain 0.1 (n + 1)^-0.6, double precision'
+    """
+    return f"gain {scale:g} (n + 1)^-{exponent}, double precision"
+
+
+def _common(trial: Trial) -> dict[str, object]:
+    return {
+        "precision": "double",
+        "prefactors of the gain": SCALES,
+        "steps": f"{trial.steps:,} per chain, where an HMC transition counts as 10",
+        "burn-in": BURN_IN,
+        "replicates": trial.replicates,
+    }
+
+
+def gain_figure2(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """Figure 2 for each prefactor of the gain."""
+    full = size == "full"
+    trial = Trial(50_000, 100, 50, seed) if full else Trial(1_000, 6, 20, seed, True)
+    found: dict[Block, Curves] = {}
+    for n, block in enumerate(STEP_SIZES):
+        done, total = 2 * n * trial.blocks, 2 * len(STEP_SIZES) * trial.blocks
+        tell = counter(on_progress, "gain", total, done=done, remark=", ".join(block))
+        with jax.enable_x64(True):
+            found[block] = _curves(block, size, trial, tell)
+    rows = []
+    for c in SCALES:
+        mine = f"{reading(c)}; derivative rule: {RULES['logistic']}"
+        each = {b: Comparison(b, curves, size, f"{c:g}", mine) for b, curves in found.items()}
+        rows += error_rows(each)
+    numbers: dict[str, object] = {
+        ", ".join(block): {
+            key if isinstance(key, str) else f"gain {key[0]}, alpha = {key[1]:g}": {
+                "mse": _numbers.mean(one.last),
+                "diverged": _numbers.share(diverged(one.last, problem(block, size))),
+                "acceptance": _numbers.mean(one.acceptance),
+            }
+            for key, one in curves.items()
+        }
+        for block, curves in found.items()
+    }
+    return Outcome(
+        _common(trial) | {"alpha": ALPHAS, "derivative rules": RULES},
+        numbers,
+        {"figure2": _picture(found, size)},
+        rows,
+    )
+
+
+def _curves(block: Block, size: str, trial: Trial, tell: OnBlock) -> Curves:
+    each = problem(block, size)
+
+    def options(setting: tuple[Number, Number]) -> RepelOptions:
+        alpha, scale = setting
+        return with_rule(alpha, RULES[block[0]]) | {"gain": srmc.gain(scale=scale)}
+
+    plain = measure(each, lambda _: srmc.paper_settings(0.0), jnp.zeros(1), trial, tell)
+    pairs = [(a, c) for c in SCALES for a in ALPHAS]
+    alphas, scales = (jnp.array(x) for x in zip(*pairs, strict=True))
+    tilted = measure(each, options, (alphas, scales), trial, lambda n: tell(trial.blocks + n))
+    curves: Curves = {"plain": curve(plain, 0)}
+    return curves | {(f"{c:g}", a): curve(tilted, k) for k, (a, c) in enumerate(pairs)}
+
+
+def gain_rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """The exponent of the gain for each prefactor, under HMC on the Gaussian."""
+    full = size == "full"
+    trial = Trial(500_000, 100, 100, seed) if full else Trial(2_000, 8, 20, seed, True)
+    alphas, rhos = (np.array(x) for x in zip(*PAIRS, strict=True))
+    rows, numbers, errors_at = [], {}, {}
+    for n, c in enumerate(SCALES):
+        done, total = n * trial.blocks, len(SCALES) * trial.blocks
+        tell = counter(on_progress, "gain", total, done=done, remark=f"rho, {c:g}")
+
+        def options(setting: tuple[Number, Number], c: float = c) -> RepelOptions:
+            alpha, exponent = setting
+            return srmc.paper_settings(alpha) | {"gain": srmc.gain(exponent, scale=c)}
+
+        with jax.enable_x64(True):
+            each = problem(("gaussian", "hmc"), size)
+            both = jnp.asarray(alphas), jnp.asarray(rhos)
+            errors_at[c] = errors = measure(each, options, both, trial, tell)
+        lost = lost_shares("hmc", size, errors)
+        for a in RHO_ALPHAS:
+            row = horizon_row("hmc", a, errors, lost, each.truth.variance)
+            mine = f"{row.reading}; {reading(c, 'rho')}"
+            rows.append(dataclasses.replace(row, reading=mine))
+        numbers[f"gain {c:g}"] = [
+            {"alpha": a, "rho": r, "mse": _numbers.mean(last), "diverged": lost[a, r]}
+            for (a, r), last in zip(PAIRS, errors.last, strict=True)
+        ]
+    stated: dict[str, object] = {"rho": RHOS, "alpha": RHO_ALPHAS}
+    figure = _rho_picture(errors_at[PRINTED])
+    return Outcome(_common(trial) | stated, dict(numbers), {"rho": figure}, rows)
+
+
+def gain_epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """The finite-difference scale with the prefactor that the paper prints elsewhere."""
+    full = size == "full"
+    trial = Trial(100_000, 100, 50, seed) if full else Trial(500, 4, 10, seed, True)
+    last = {}
+    for n, kernel in enumerate(("hmc", "mala")):
+        done, total = 2 * n * trial.blocks, 4 * trial.blocks
+        tell = counter(on_progress, "gain", total, done=done, remark=f"epsilon, {kernel}")
+        with jax.enable_x64(True):
+            each = problem(("logistic", kernel), size)
+            last[kernel, "double"] = errors_by_epsilon(each, trial, tell, PRINTED)
+    limit = each.truth.variance
+    rows = [
+        dataclasses.replace(build(last, trial.steps, limit, "double"), reading=reading(PRINTED))
+        for build in (mala_row, hmc_row)
+    ]
+    numbers: dict[str, object] = {
+        kernel: dict(zip(NAMES, map(_numbers.mean, errors), strict=True))
+        for (kernel, _), errors in last.items()
+    }
+    stated = {"prefactors of the gain": PRINTED, "alpha": 1.0, "epsilon": NAMES}
+    return Outcome(_common(trial) | stated, numbers, {"epsilon": epsilon_picture(last)}, rows)
+
+
+def _picture(found: dict[Block, Curves], size: str) -> Figure:
+    """Errors against alpha, a panel per problem and a line per prefactor."""
+    figure = new_figure(9, 6.4)
+    for axis, (block, curves) in zip(figure.subplots(2, 2).flat, found.items(), strict=True):
+        limit = problem(block, size).truth.variance
+        plain = _numbers.mean(curves["plain"].last)
+        axis.axhline(plain.value, color="k", lw=1, label="plain")
+        for k, c in enumerate(SCALES):
+            each = [
+                np.minimum(np.nan_to_num(curves[f"{c:g}", a].last, nan=np.inf), limit)
+                for a in ALPHAS
+            ]
+            means = [_numbers.mean(e) for e in each]
+            value, error = (np.array(x) for x in zip(*means, strict=True))
+            half = np.minimum(1.96 * error, 0.9 * value)
+            axis.errorbar(
+                np.array(ALPHAS),
+                value,
+                (half, 1.96 * error),
+                marker="o",
+                ms=4,
+                color=ALPHA_COLOURS[1 + k],
+                label=f"gain {c:g} (n + 1)$^{{-0.6}}$",
+            )
+        axis.set(xscale="log", yscale="log", title=title(block), xlabel="α")
+        axis.set_ylabel("squared error, 95% interval")
+    figure.legend(
+        *axis.get_legend_handles_labels(), ncols=5, fontsize=9, loc="outside lower center"
+    )
+    return figure
+
+
+def _rho_picture(errors: Errors) -> Figure:
+    figure = new_figure(6, 4)
+    axis = figure.subplots()
+    for k, (a, r) in enumerate(PAIRS):
+        style = "-" if a == RHO_ALPHAS[-1] else "--"
+        colour = ALPHA_COLOURS[1 + RHOS.index(r)]
+        label = f"α = {a:g}, ρ = {r:g}"
+        band(axis, errors.steps, errors.errors[k], colour, ls=style, label=label)
+    axis.set(xscale="log", yscale="log", title=f"Gaussian, HMC, {reading(PRINTED, 'ρ')}")
+    axis.set(xlabel="steps since burn-in", ylabel="squared error, 95% interval")
+    axis.legend(fontsize=9, ncols=2)
+    return figure
