@@ -13,6 +13,7 @@ TITLES = {
     "sample": "Sampling",
     "results": "Results",
     "models": "Models and traces",
+    "coordinates": "Learned coordinates",
     "rebalance": "Rebalancing",
     "repel": "Repellence",
     "kernels": "Kernels",

@@ -125,8 +125,16 @@ def discs(
     """Discrete samplers as the DISCS benchmark measures them, plain and repelled."""
     from srmc_studies.bench import discs as measurements
 
-    sizes = {"chains": chains, "warmup": warmup, "steps": steps}
-    run = functools.partial(measurements.discs, target, kernel, **sizes, seed=seed, quick=quick)
+    run = functools.partial(
+        measurements.discs,
+        target,
+        kernel,
+        chains=chains,
+        warmup=warmup,
+        steps=steps,
+        seed=seed,
+        quick=quick,
+    )
     measure(run, measurements.discs_table, out)
 
 
