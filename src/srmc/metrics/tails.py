@@ -40,7 +40,8 @@ def plain_error(
     """Errors of means, by default from batch means, that allow for the tail beyond all draws.
 
     Where the shape k of a tail is above 0.7, no practical number of draws helps (Vehtari et al.,
-    2024), and the error is NaN.
+    2024), and the error is NaN. This takes a tail of 25 independent draws, about 125 in all; with
+    fewer, the fit is noise, and the error is widened.
     """
     return error_and_variance(values, error)[0]
 
@@ -55,8 +56,9 @@ def error_and_variance(
     error = batch_means_error(values) if error is None else error
     rows = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1)
     count = rows.shape[1]
-    hidden, shape = hidden_tail(rows, size_from(rows.var(axis=1), error, count))
-    known = ~(shape > RELIABLE)
+    size = size_from(rows.var(axis=1), error, count)
+    hidden, shape = hidden_tail(rows, size)
+    known = ~((shape > RELIABLE) & (_tail_size(size) >= FEWEST))
     return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
 
 
@@ -85,9 +87,13 @@ def hidden_tail(
     return error, shape
 
 
+def _tail_size(count: Float[np.ndarray, " row"] | int) -> Float[np.ndarray, " row"]:
+    return np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
+
+
 def _size(count: int) -> int:
     """The number of values in a tail."""
-    return int(min(count / 5, 3 * np.sqrt(count)))
+    return int(_tail_size(count))
 
 
 def _ordered_tails(rows: Float[np.ndarray, "row n"]) -> Float[np.ndarray, "row n"]:

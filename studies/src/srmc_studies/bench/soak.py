@@ -1,5 +1,6 @@
 """Long and large runs, each in a process of its own: how long they take, and how much memory."""
 
+import functools
 import multiprocessing
 import resource
 import sys
@@ -42,7 +43,7 @@ def soak(
 
 
 def _rows(case: str, quick: bool) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         steps = CASES[case](Path(folder), QUICK if quick else 1)
         while True:
@@ -138,7 +139,7 @@ def _moments(folder: Path, smaller: int) -> Steps:
 def _models(folder: Path, smaller: int) -> Steps:
     """Different models in one process, whose memory must not grow with their number."""
     for first in range(0, 200 // min(smaller, 10), 20):
-        yield f"models {first + 1} to {first + 20}", lambda n=first: _sample_models(n)
+        yield f"models {first + 1} to {first + 20}", functools.partial(_sample_models, first)
 
 
 def _sample_models(first: int) -> None:
