@@ -88,7 +88,8 @@ def hidden_tail(
 
 
 def _tail_size(count: Float[np.ndarray, " row"] | int) -> Float[np.ndarray, " row"]:
-    return np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
+    found: np.ndarray = np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
+    return found
 
 
 def _size(count: int) -> int:

@@ -22,7 +22,7 @@ from srmc._arviz import import_arviz
 
 import_arviz()  # before PyMC does, in whose hands ArviZ's stamp of the day can fail
 
-collect_ignore = ["dist.py"]  # a script for an installed package
+collect_ignore = ["tests/dist.py"]  # a script for an installed package
 
 
 def pytest_configure(config):
