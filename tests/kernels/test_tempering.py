@@ -149,7 +149,7 @@ def test_its_draws_can_be_rebalanced():
     keep = lambda state, info: (state.position, state.logdensity_grad)
     over = jax.vmap(lambda key: short_chain(algorithm, key, jnp.ones(2), 600, keep)[1])
     draws, scores = over(jax.random.split(jax.random.key(3), 4))
-    moved = srmc.rebalance(draws, jax.grad(log_gamma), scores, progress=False)
+    moved = srmc.rebalance(draws, jax.grad(log_gamma), scores=scores, progress=False)
     before, after = (
         np.abs(np.mean(jax.vmap(jax.vmap(jax.grad(log_gamma)))(x), axis=(0, 1)))
         for x in (draws, moved)
@@ -210,7 +210,7 @@ def test_found_temperatures_refuse_about_half_of_the_swaps():
 @pytest.mark.parametrize(
     ("temperatures", "match"),
     [
-        ([], "begin with 1"),
+        ([], "hold one number"),
         ([2.0, 4.0], "begin with 1"),
         ([1.0, 1.0], "increase"),
         ([1.0, np.inf], "finite"),

@@ -76,7 +76,7 @@ def noharm(
                     "rebalanced": more["errors"]["rebalanced"],
                     "zv2 beside": more["errors"]["control variates"],
                 }
-                row["rebalancing_gradients"] = more["rebalancing_gradients_per_draw"]
+                row["rebalancing_gradients"] = more["checks_per_draw"]
             rows.append({"target": name} | row)
     on_progress("noharm", len(rows), len(rows), "")
     return rows

@@ -225,7 +225,7 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
         return "Discrete samplers as DISCS measures them", discs_page(rows)
     if "evaluations_per_step" in rows[0]:
         return "Discrete kernels, plain and repelled", discrete_page(rows)
-    if all("rebalancing_gradients_per_draw" in row for row in rows):
+    if all("checks_per_draw" in row for row in rows):
         return "Rebalanced over plain draws", rebalance_page(rows)
     if "fixed_length" in rows[0]:
         return "Coverage of runs that end at a stated error", stopping_page(rows)
