@@ -152,6 +152,9 @@ def draw(rows, path):
                 axis.errorbar(sizes, values, errors, marker=marker, color=colour, label=label)
     axes[0].set(xscale="log", yscale="log", xlabel="step size", ylabel="squared error of means")
     axes[1].set(xscale="log", xlabel="step size", ylabel="variance (1 is exact)")
+    for axis in axes:
+        axis.set_xticks((0.003, 0.01, 0.03), ("0.003", "0.01", "0.03"))
+        axis.minorticks_off()
     axes[1].axhline(1.0, color="black", lw=0.8)
     axes[1].legend(fontsize=8)
     figure.savefig(path, dpi=150)

@@ -18,7 +18,9 @@ from fake_stan import FakeStan
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-HERE = [name for name in PAGES if name.startswith(("tutorials/", "howto/", "images"))]
+HERE = [
+    name for name in PAGES if name.startswith(("tutorials/", "howto/", "images", "coordinates"))
+]
 # Run by other tests.
 ELSEWHERE = {"discrete.md", "fields.md", "improve.md", "rebalance.md", "sampling.md"}
 ELSEWHERE |= {"tempering.md", "theory.md"}

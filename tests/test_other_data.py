@@ -101,7 +101,8 @@ def test_a_function_that_closes_over_other_data_than_before_is_another():
     rebalanced = lambda: srmc.rebalance(draws, gradient, progress=False)
     found = rebalanced()
     data = SECOND + 0.02
-    assert np.allclose(rebalanced() - found, 0.02, atol=0.005)
+    change = (rebalanced() - found).mean(axis=(0, 1))
+    assert np.allclose(change, 0.02, atol=1e-3)
 
 
 def test_data_whose_values_are_needed_are_constants():

@@ -13,6 +13,7 @@ TITLES = {
     "sample": "Sampling",
     "results": "Results",
     "models": "Models and traces",
+    "coordinates": "Learned coordinates",
     "rebalance": "Rebalancing",
     "repel": "Repellence",
     "kernels": "Kernels",
@@ -21,6 +22,7 @@ TITLES = {
     "theory": "Theory",
     "plugins": "Plug-ins",
 }
+PLACED = {"_programs": "sample"}  # private modules with a public name
 
 
 def exported(module: Path) -> list[str]:
@@ -44,7 +46,7 @@ def packages() -> dict[str, dict[str, str]]:
     """Public names by package, with the place where each is defined."""
     found: dict[str, dict[str, str]] = {package: {} for package in TITLES}
     for name, place in defined(SOURCE / "__init__.py", "srmc").items():
-        package = place.split(".")[1]
+        package = PLACED.get(place.split(".")[1], place.split(".")[1])
         if name != package or package in ("rebalance", "repel", "sample"):
             found[package][f"srmc.{name}"] = place
     for package in TITLES:

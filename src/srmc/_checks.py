@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import os
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -10,6 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 
 MOST = 2**31 - 1  # what JAX counts up to in its default precision
+
+
+IMPORTED_BY = os.getpid()  # the process that imported srmc, and with it JAX
+
+
+def check_fork() -> None:
+    """Raise in a process that was forked, where the threads of JAX are missing: it would hang."""
+    if os.getpid() != IMPORTED_BY:
+        raise RuntimeError(
+            f"this process was forked from process {IMPORTED_BY} after srmc was imported, and the "
+            "threads of JAX do not survive a fork; start processes with "
+            'multiprocessing.get_context("spawn"), or import srmc in each of them'
+        )
+
+
+def printable(text: str) -> str:
+    """Text without characters that steer a terminal; these are written as escapes."""
+    known = lambda c: c.isprintable() or c in "\n\t"
+    return "".join(c if known(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def is_concrete(value: Any) -> bool:

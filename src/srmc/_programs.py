@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from srmc._checks import check_fork
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -57,6 +59,7 @@ def keep_programs(unasked: bool = False) -> None:
 
     SRMC_PROGRAMS=off keeps it off. A folder that cannot be written to does not stop a run.
     """
+    check_fork()
     asked = os.environ.get(SWITCH, "")
     if asked.lower() != "off" and (asked or unasked):
         with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: nobody has a home

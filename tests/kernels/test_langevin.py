@@ -50,7 +50,7 @@ def test_uld_starts_at_rest_without_a_key():
 @pytest.mark.parametrize("kernel", ["ula", "uld"])
 def test_a_move_that_is_not_finite_is_refused(kernel):
     wall = lambda x: jnp.where(x[0] > 1.1, jnp.nan, -0.5 * jnp.sum(x**2))
-    algorithm = getattr(srmc.kernels, kernel)(wall, 0.5)
+    algorithm = getattr(srmc.kernels.plain, kernel)(wall, 0.5)
     state = algorithm.init(jnp.ones(2))
     rates = []
     for n in range(100):

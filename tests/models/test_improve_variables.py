@@ -169,6 +169,15 @@ def test_the_gain_is_of_every_variable_and_a_loss_stays_plain(monkeypatch):
     assert not np.array_equal(better["posterior"]["early"], trace["posterior"]["early"])
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_heavy_tails_are_no_loss():
+    """The sd of tau gains a hundredfold, which residuals with a tail do not show."""
+    for seed in range(3):
+        trace = as_tree(group_draws(seed))
+        _, report = srmc.improve(trace, group_model(), report=True, progress=False)
+        assert report.plain == ()
+
+
 def test_a_change_that_features_do_not_explain_is_a_loss():
     rng = np.random.default_rng(0)
     x, s = rng.standard_normal((2, 2, 400, 1))

@@ -160,12 +160,10 @@ def test_the_result_of_rebalance_has_a_page():
     assert "of a test" in Reader(text).text
 
 
-def test_each_chain_has_its_row_of_features():
+def test_each_chain_has_its_row():
     reports = [as_record(nothing("")) for _ in range(2)]
-    for report in reports:
-        report |= {"form": "shift", "before": {"shift": 0.5, "linear": 0.0, "marginal": 0.0}}
     cells = Reader(page(made_up(rebalancing=reports))).cells
-    assert [c for c in cells if c.startswith("chain ")] == ["chain 0", "chain 1"] * 2
+    assert [c for c in cells if c.startswith("chain ")] == ["chain 0", "chain 1"]
 
 
 def test_the_page_needs_a_folder(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
+from srmc.rebalance.report import Report, as_record
 from srmc.results.kept import Kept
 from srmc.results.plots import coordinates, plot
 from srmc.results.result import Result
@@ -18,8 +19,11 @@ def result(alpha=0.0, **changes):
     stats = {"alpha": np.full((4, 300), alpha), "gradients": np.full((4, 300), 7)}
     stats |= {"acceptance_rate": RNG.random((4, 300)), "theta_norm": RNG.random((4, 300))}
     stats["exponent"] = RNG.random((4, 300))
-    form = {"form": "shift", "every": 1}
-    about = {"settings": {"model": "m", "kernel": "nuts"}, "num_draws": 300, "rebalancing": [form]}
+    about = {
+        "settings": {"model": "m", "kernel": "nuts"},
+        "num_draws": 300,
+        "rebalancing": [as_record(Report(moved=True))],
+    }
     kept = Kept(stats=stats, draws={"x": MOVED}, base={"x": PLAIN})
     return Result(kept._replace(**changes), about)
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import srmc
+from srmc._checks import printable
 
 OURS = Path(srmc.__file__).parent
 console = Console()
@@ -19,7 +20,7 @@ complaints = Console(stderr=True)
 def caution(told: list[str]) -> None:
     """Print warnings."""
     for text in told:
-        complaints.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
+        complaints.print(f"[bold yellow]warning:[/] {escape(printable(text))}", highlight=False)
 
 
 def fail(error: Exception, code: int = 2) -> NoReturn:
@@ -37,7 +38,8 @@ def fail(error: Exception, code: int = 2) -> NoReturn:
     what = (
         "" if isinstance(error, ValueError | TypeError | OSError) else type(error).__name__ + ": "
     )
-    complaints.print(f"[bold red]error:[/] {what}{escape(str(error))}", highlight=False)
+    said = escape(printable(str(error)))  # which may quote a file
+    complaints.print(f"[bold red]error:[/] {what}{said}", highlight=False)
     raise typer.Exit(code)
 
 

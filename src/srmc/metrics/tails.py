@@ -39,8 +39,8 @@ def plain_error(
 ) -> Float[np.ndarray, " k"]:
     """Errors of means, by default from batch means, that allow for the tail beyond all draws.
 
-    Where the shape k of a tail is above 0.7, or 1 - 1 / log10(n) if that is less, no practical
-    number of draws helps (Vehtari et al., 2024), and the error is NaN.
+    Where the shape k of a tail is above 0.7, no practical number of draws helps (Vehtari et al.,
+    2024), and the error is NaN.
     """
     return error_and_variance(values, error)[0]
 
@@ -56,7 +56,7 @@ def error_and_variance(
     rows = np.moveaxis(values, 2, 0).reshape(values.shape[2], -1)
     count = rows.shape[1]
     hidden, shape = hidden_tail(rows, size_from(rows.var(axis=1), error, count))
-    known = ~(shape > min(RELIABLE, 1 - 1 / np.log10(max(count, FEWEST))))
+    known = ~(shape > RELIABLE)
     return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from srmc._checks import check_flag
-from srmc._programs import pinned
+from srmc._programs import keep_programs, pinned
 from srmc._progress import progress_bar
 from srmc.metrics.errors import batch_means_error
 from srmc.models.explain import (
@@ -135,6 +135,7 @@ def improve(
     dataset has no groups, and comes back with its new draws alone.
     """
     refuse("improve", gone)
+    keep_programs()
     groups = groups_of(trace)
     if PLAIN in groups or "srmc_method" in groups["posterior"].attrs:
         raise ValueError("trace must not be improved already, but its attributes or groups say so")

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srmc.metrics.errors import batch_means_error
+from srmc.metrics.tails import plain_error
 from srmc.rebalance.errors import error_beside
 from srmc.rebalance.regress import Features
 from srmc.types import Float
@@ -63,7 +63,7 @@ def _ratios(old: Block, new: Block, features: Features) -> Float[np.ndarray, "f 
         return np.concatenate([x - centre, (x - centre) ** 2, *below], axis=2)
 
     f = functions(old)
-    plain = batch_means_error(f)
+    plain = plain_error(f)  # it allows for tails, as the error of moved draws does
     moved = error_beside(f, features, functions(new))
     known = (plain > 1e-9 * np.max(np.abs(f), axis=(0, 1))) & np.isfinite(moved)
     ratio = np.where(known, moved / np.where(known, plain, 1.0), 1.0) ** 2

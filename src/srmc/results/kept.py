@@ -14,7 +14,8 @@ class Kept(NamedTuple):
         Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
     scored
         In a rebalanced run, plain draws of the unconstrained position and their scores, (chain,
-        draw, d), from which errors are computed: all of them, or of sticky chains some.
+        draw, d), from which errors are computed: all of them, or of sticky chains some. In learned
+        coordinates both are those in which the chain ran, and `model_score` is that of the model.
     stats
         Statistics (chain, draw), or (chain, batch) in a run that kept moments.
     moments, base_moments, covariance

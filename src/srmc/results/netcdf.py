@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from srmc._checks import printable
 from srmc._extras import extra
 from srmc._files import as_path, check_seal, seal, write_whole
 from srmc.models.labels import Labels
@@ -107,8 +108,17 @@ def _loaded(path: Path) -> Result:
         coords = _read(path, "coords")[0] or {}
     dims = {name: tuple(axes) for name, axes in run.get("dims", {}).items()}
     labels = Labels(dims, coords, found["observed_data"] or {}, found["constant_data"] or {})
-    about = json.loads(attrs["about"])
+    about = _printable(json.loads(attrs["about"]))
     return Result(kept, about, run["shared_history"], run["interrupted"], labels)
+
+
+def _printable(record: Any) -> Any:
+    """A record of JSON whose text is safe to print on a terminal, whoever wrote the file."""
+    if isinstance(record, dict):
+        return {printable(key): _printable(value) for key, value in record.items()}
+    if isinstance(record, list):
+        return [_printable(value) for value in record]
+    return printable(record) if isinstance(record, str) else record
 
 
 def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, dict[str, Any]]:
@@ -119,7 +129,8 @@ def _read(path: Path, group: str | None) -> tuple[dict[str, np.ndarray] | None, 
     try:
         with xarray.open_dataset(path, group=group, engine="h5netcdf") as data:
             variables = data.load().data_vars.items()
-            return {v.attrs.get(NAME, str(k)): v.values for k, v in variables}, dict(data.attrs)
+            named = {printable(str(v.attrs.get(NAME, k))): v.values for k, v in variables}
+            return named, dict(data.attrs)
     except (OSError, ValueError, KeyError) as error:
         if group in OPTIONAL and "group" in str(error).lower():
             return None, {}

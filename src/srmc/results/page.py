@@ -12,6 +12,7 @@ from srmc.results.repeat import how_to_repeat
 from srmc.results.result import Result
 from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
 from srmc.results.tables import facts
+from srmc.results.trouble import is_learned, said_of
 
 CHAINS = 20  # in the tables of chains and of their maps
 
@@ -49,10 +50,13 @@ def _in_words(result: Result) -> str:
     about, settings = result.about, result.about.get("settings", {})
     chains, draws = len(result.stats["alpha"]), about["num_draws"]
     text = f"{_count(chains, 'chain')} of {_count(draws, 'draw')}"
-    if settings:
+    if "num_warmup" in settings:
         text += f" by {settings['kernel']}, after {settings['num_warmup']:,} steps of warm-up"
     if result.kept.draws is None:
         text += f", of which the {settings['keep']} were kept"
+    if is_learned(result):
+        before, after = about["coordinates"]["divergence"]
+        text += f". {said_of(result)} (divergence from a Gaussian {before:.2g}, then {after:.2g})"
     return f"{text}. {_ABOUT_DRAWS[kind_of(result)]}"
 
 

@@ -63,7 +63,7 @@ def plot(result: Result) -> Picture:
     axes = figure.subplots(rows, len(titles), squeeze=False)
     for row, (name, series) in zip(axes, shown.items(), strict=False):
         _trace(row[0], list(series.sides.values())[-1])
-        row[0].set_ylabel(name)
+        row[0].set_ylabel(name, parse_math=False)
         for side, x in series.sides.items():
             if titles is OF_DRAWS:
                 _density(row[1], x, side)
@@ -82,7 +82,8 @@ def plot(result: Result) -> Picture:
         axis.set_xlabel("draw" if titles is OF_DRAWS else "batch", fontsize="small")
     settings = result.about.get("settings", {})
     title = [str(settings[k]) for k in ("model", "kernel") if k in settings]
-    figure.suptitle(", ".join(title if shown else [*title, "no coordinate varies"]))
+    title = title if shown else [*title, "no coordinate varies"]
+    figure.suptitle(", ".join(title), parse_math=False)  # names are no formulas
     return figure
 
 

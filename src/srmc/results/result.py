@@ -105,7 +105,8 @@ class Result:
 
         A rebalanced run has them, if its kernel computes them.
         """
-        found = (self.kept.scored or {}).get("score")
+        scored = self.kept.scored or {}
+        found = scored.get("model_score", scored.get("score"))
         whole = found is not None and found.shape[1] == self.about["num_draws"]
         return found if whole else None  # of sticky chains, version 0.2 scored some draws
 

@@ -58,6 +58,10 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
         "draws with a proposal of density or acceptance 0, or not finite": impossible,
         "seconds, compilation included": about["seconds"],
     }
+    if "divergence" in about.get("coordinates", {}):
+        before, after = about["coordinates"]["divergence"]
+        found["divergence from a Gaussian, in the model's coordinates"] = before
+        found["divergence from a Gaussian, in learned coordinates"] = after
     reports = result.rebalancing
     if reports:
         found["gradients, rebalancing"] = sum(report.gradients for report in reports)

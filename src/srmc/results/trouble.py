@@ -97,11 +97,32 @@ def _about_divergences(result: Result, count: int) -> str:
         return (
             f"They cluster at {'low' if share < 0.5 else 'high'} values of {name} (their mean rank "
             f"is {share:.0%}), where parts of the target may be missing. Use smaller steps "
-            "(target_acceptance=0.95). Reparametrise the model if the scale or location of other "
-            f"parameters depends on {name}"
+            f"(target_acceptance=0.95). {_advice(result, name)}"
         )
     where = "They are too few to tell whether they" if count < CLUSTER else "They do not"
     return f"{where} cluster. Smaller steps (target_acceptance=0.95) usually remove them"
+
+
+def _advice(result: Result, name: str) -> str:
+    """What else to do where draws diverge at some values of a coordinate."""
+    if is_learned(result):
+        return (
+            f"{said_of(result)}; what is left of the dependence on {name} is not of that form, and "
+            "may need a model that is parametrised otherwise"
+        )
+    return f"Reparametrise the model if the scale or location of other parameters depends on {name}"
+
+
+def is_learned(result: Result) -> bool:
+    """Whether the run went on in learned coordinates."""
+    return bool(result.about.get("coordinates", {}).get("kind") == "learned")
+
+
+def said_of(result: Result) -> str:
+    """The coordinates that were learned, in a sentence without its stop."""
+    found = result.about["coordinates"]["found"] or ["no parameter follows another strongly"]
+    text = ", and ".join(found)
+    return f"{text[:1].upper()}{text[1:]}: sampled in coordinates in which that is undone"
 
 
 def _cluster(draws: dict[str, Any], result: Result) -> tuple[str, float] | None:

@@ -19,7 +19,7 @@ from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import troubles
 from srmc.sample.finish import rebalance_run
-from srmc.sample.learning import described
+from srmc.sample.learning import described, in_model
 from srmc.sample.looks import Aim
 from srmc.sample.plan import Plan
 from srmc.sample.precision import Look, look_at, missed
@@ -91,6 +91,8 @@ class Ending(NamedTuple):
             kept, reports, known = rebalance_run(
                 self.inner, plan, self.tuner, kept, self.tuned.positions, last
             )
+            if self.coordinates is not None:
+                kept = in_model(self.coordinates, kept)
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
         stop.at_once = False

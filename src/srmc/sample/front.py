@@ -36,6 +36,7 @@ from srmc.sample.plan import Keep, Plan
 from srmc.sample.processes import together
 from srmc.sample.stop import stops
 from srmc.sample.task import check_names, dim_of, first_of, identity, make_task
+from srmc.sample.tune import Tuned
 from srmc.sample.tune.own import as_kernel
 from srmc.sample.warmup import warm_up
 from srmc.sample.windows import is_shared, sampling_task
@@ -161,9 +162,7 @@ def sample(
     keep_programs()
     whole, kept_parts = _parts(model, keep, thin, parts)
     space = whole.own_space
-    if max_samples is not None and target_error is None:
-        raise ValueError("max_samples needs target_error; without it num_samples is the length")
-    aim = None if target_error is None else Aim.of(target_error)
+    aim = _aim(target_error, max_samples)
     plan = Plan(
         kernel=as_kernel(("nuts" if space is None else "gwg") if kernel is None else kernel),
         alpha=alpha,
@@ -207,9 +206,7 @@ def sample(
             held.callback(store.close)
         tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
         inner = problem if learned is None else in_coordinates(problem, learned, positions)
-        step = tuned.parameters.get("step_size")
-        remark = "" if step is None else f"step size {float(np.asarray(step)):.3g}"
-        show("warm-up", plan.num_warmup, plan.num_warmup, remark)
+        show("warm-up", plan.num_warmup, plan.num_warmup, _remark(tuned))
         make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
         task = make(inner, plan, tuner, tuned, run_key)
         states = start(task, init_key, tuned.positions)
@@ -221,6 +218,19 @@ def sample(
     if store and store.lost:  # which was warned of when it happened
         result.about["warnings"].append(store.lost)
     return result
+
+
+def _aim(target_error: Any, max_samples: int | None) -> Aim | None:
+    """The errors to go on to, if any."""
+    if max_samples is not None and target_error is None:
+        raise ValueError("max_samples needs target_error; without it num_samples is the length")
+    return None if target_error is None else Aim.of(target_error)
+
+
+def _remark(tuned: Tuned) -> str:
+    """What warm-up found, for the progress bar."""
+    step = tuned.parameters.get("step_size")
+    return "" if step is None else f"step size {float(np.asarray(step)):.3g}"
 
 
 def _key_of(seed: int) -> PRNGKey:

@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from srmc._programs import over_rows
 from srmc.coordinates import Coordinates, learn_coordinates
 from srmc.models.problem import Problem, name_leaves
+from srmc.results.kept import Kept
 from srmc.sample.plan import LEAST_WARMUP, Plan
 from srmc.sample.task import first_of, unraveller
 from srmc.types import Array, Float, LogDensity, Position, Scalar
@@ -72,11 +73,27 @@ def as_pilot(found: Coordinates, pilot: Pilot, positions: Position) -> Pilot:
     """A pilot in u as one in x, whose positions have the structure of `positions`."""
     back = over_rows(Partial(_back, dataclasses.replace(found, names=())))
     rows = lambda a: jnp.asarray(a).reshape(-1, a.shape[-1])
-    x, s = back((rows(pilot.draws), rows(pilot.scores)))
+    x, s, _ = back((rows(pilot.draws), rows(pilot.scores)))
     unravel = unraveller(first_of(positions))
     last = jax.vmap(unravel)(found.inverse(jnp.asarray(pilot.positions)))
     as_chains = lambda a: np.asarray(a).reshape(pilot.draws.shape)
     return pilot._replace(draws=as_chains(x), scores=as_chains(s), positions=last)
+
+
+def in_model(found: Coordinates, kept: Kept) -> Kept:
+    """What was kept in learned coordinates, with the model's scores and log density."""
+    scored = kept.scored or {}
+    if "score" not in scored:
+        return kept
+    back = over_rows(Partial(_back, dataclasses.replace(found, names=())))
+    u, s = (np.asarray(scored[name]) for name in ("position", "score"))
+    rows = lambda a: jnp.asarray(a).reshape(-1, a.shape[-1])
+    _, score, total = back((rows(u), rows(s)))
+    more = {"model_score": np.asarray(score).reshape(s.shape)}
+    stats = dict(kept.stats)
+    if stats["lp"].shape == u.shape[:2]:
+        stats["lp"] = stats["lp"] - np.asarray(total).reshape(u.shape[:2])
+    return kept._replace(scored={**scored, **more}, stats=stats)
 
 
 def coordinate_names(positions: Position) -> tuple[str, ...]:
@@ -118,5 +135,6 @@ def _values(values: Any, unravel: Any, c: Coordinates, u: Array) -> dict[str, Ar
     return found
 
 
-def _back(c: Coordinates, pair: tuple[Array, Array]) -> tuple[Array, Array]:
-    return c.of_scores(*pair)
+def _back(c: Coordinates, pair: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    """The draw and its score in x, and log |det dx/du|."""
+    return *c.of_scores(*pair), c.inverse_and_log_determinant(pair[0])[1]

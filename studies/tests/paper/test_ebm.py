@@ -65,7 +65,10 @@ def test_a_file_is_downloaded_once_with_progress_and_checksum(folders, home):
     (folder / "a.bin").unlink()
     assert files.fetch([source], "a.npz")["a.bin"] == path
     (folders / "data" / "a.bin").write_bytes(b"mine")
-    assert files.fetch([source], "a.npz")["a.bin"].read_bytes() == b"mine"
+    with pytest.raises(ValueError, match=r"data/a\.bin must have the checksum .* remove it"):
+        files.fetch([source], "a.npz")
+    (folders / "data" / "a.bin").write_bytes(b"x" * 1000)
+    assert files.fetch([source], "a.npz")["a.bin"] == folders / "data" / "a.bin"
 
 
 def test_a_file_with_another_checksum_is_not_kept(folders, home):

@@ -126,8 +126,8 @@ def compare(
     checks = np.mean([r.cost for r in reports]) / (num_chains * case.num_samples)
     choices: dict[str, Counter[str]] = {}
     for r in reports:
-        for kind, names in r.chosen.items():
-            choices.setdefault(kind, Counter()).update(names)
+        for kind, counts in r.chosen.items():
+            choices.setdefault(kind, Counter()).update(counts)
     return {
         "kernel": case.kernel,
         "chains": num_chains,

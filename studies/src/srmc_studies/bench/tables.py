@@ -47,6 +47,19 @@ def summary_table(rows: list[dict[str, Any]]) -> Table:
     return out
 
 
+def soak_table(rows: list[dict[str, Any]]) -> Table:
+    """The rows of `srmc bench soak`."""
+    out = Table(box=SIMPLE_HEAD, title="Long and large runs", **LEFT)
+    for column in ("case", "step"):
+        out.add_column(column)
+    for column in ("seconds", "peak, MB"):
+        out.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        step = f"{row['step']} {row['failed']}".rstrip()
+        out.add_row(row["case"], step, f"{row['seconds']:.3g}", f"{row['peak']:,.0f}")
+    return out
+
+
 def discrete_table(rows: list[dict[str, Any]]) -> Table:
     """The rows of `srmc bench discrete`."""
     out = Table(box=SIMPLE_HEAD, title="Squared errors, repelled divided by plain", **LEFT)

@@ -65,6 +65,19 @@ def summary(
 
 
 @bench.command()
+def soak(
+    case: Annotated[list[str] | None, typer.Option(help="Some cases, not all.")] = None,
+    quick: Annotated[bool, typer.Option(help="Sizes that are 50 times smaller.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Time and memory of long and large runs, each in a process of its own."""
+    from srmc_studies.bench import soak as measurements
+    from srmc_studies.bench import tables
+
+    measure(functools.partial(measurements.soak, case, quick), tables.soak_table, out)
+
+
+@bench.command()
 def noharm(
     target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     kernel: Annotated[list[str] | None, typer.Option(help="Some kernels, not all.")] = None,

@@ -14,7 +14,7 @@ from srmc_studies.paper.claims import claims
 from srmc_studies.paper.epsilon import epsilon
 from srmc_studies.paper.figure1 import figure1
 from srmc_studies.paper.figure2 import figure2
-from srmc_studies.paper.gain import gain_epsilon, gain_figure2, gain_rho
+from srmc_studies.paper.gain import gain_gaussian, gain_rho
 from srmc_studies.paper.mixture_cifar import mixture_cifar
 from srmc_studies.paper.mnist_ais import mnist_ais
 from srmc_studies.paper.mnist_mixing import mnist_mixing
@@ -36,9 +36,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "figure2": figure2,
     "rho": rho,
     "epsilon": epsilon,
-    "gain-figure2": gain_figure2,
+    "gain-gaussian": gain_gaussian,
     "gain-rho": gain_rho,
-    "gain-epsilon": gain_epsilon,
     "adaptive-alpha": adaptive_alpha,
     "variance-laws": variance_laws,
     "mixture-cifar": mixture_cifar,

@@ -141,6 +141,8 @@ ENTRIES: dict[str, list[Entry]] = {
     ],
     "Numbered equations without a label, by their section": [
         Entry("sec:srmc", "the continuous-time dynamics", "ula", f"{TRANSCRIBED}_sr_ula"),
+        Entry("sec:srmc", "stochastic gradients, from the complete recipe of the footnote",
+              "sgld sghmc", "tests/kernels/test_stochastic.py::test_the_step_is_the_recursion"),
         Entry("sec:srmc", "underdamped Langevin, promised and not printed", "uld",
               f"{TRANSCRIBED}_sr_underdamped", erratum=True),
         Entry("sec:theory", "Sigma_mu_mu with independent draws", "theory.independent_covariance",

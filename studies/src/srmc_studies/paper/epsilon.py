@@ -38,7 +38,7 @@ def epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -
         with jax.enable_x64(bits == "double"):
             each = problem(("logistic", kernel), size)
             mine = trial._replace(replicates=replicates[bits])
-            last[kernel, bits] = errors_by_epsilon(each, mine, tell)
+            last[kernel, bits] = _errors(each, mine, tell)
     numbers: dict[str, object] = {
         f"{kernel}, {bits}": {
             name: _numbers.mean(errors) for name, errors in zip(NAMES, each, strict=True)
@@ -58,24 +58,18 @@ def epsilon(size: str = "full", seed: int = 0, on_progress: Progress = silent) -
         "replicates": replicates,
     }
     limit = problem(("logistic", "mala"), size).truth.variance
-    rows = [mala_row(last, trial.steps, limit), hmc_row(last, trial.steps, limit)]
-    return Outcome(settings, numbers, {"errors": picture(last)}, rows)
+    rows = [_mala_row(last, trial.steps, limit), _hmc_row(last, trial.steps, limit)]
+    return Outcome(settings, numbers, {"errors": _picture(last)}, rows)
 
 
-def errors_by_epsilon(
-    problem: Problem, trial: Trial, on_block: OnBlock, scale: float = 1.0
-) -> _Errors:
-    """Errors at the end of the run for each epsilon; the shifted score comes last.
-
-    `scale` is the prefactor of the gain.
-    """
-    printed = srmc.paper_settings(1.0) | {"gain": srmc.gain(scale=scale)}
+def _errors(problem: Problem, trial: Trial, on_block: OnBlock) -> _Errors:
+    """Errors at the end of the run for each epsilon; the shifted score comes last."""
 
     def difference(eps: Number) -> RepelOptions:
-        return printed | {"surrogate": srmc.tilt("finite-difference", eps=eps)}
+        return srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("finite-difference", eps=eps)}
 
     def shifted(_: Number) -> RepelOptions:
-        return printed | {"surrogate": srmc.tilt("shifted")}
+        return srmc.paper_settings(1.0) | {"surrogate": srmc.tilt("shifted")}
 
     first = measure(problem, difference, jnp.array(EPSILONS), trial, on_block)
     second = measure(problem, shifted, jnp.zeros(1), trial, later(on_block, trial.blocks))
@@ -91,81 +85,68 @@ def _ours(last: dict[_Job, _Errors], kernel: str, steps: int) -> dict[str, Estim
     }
 
 
-def _lost(errors: _Errors, limit: float, bits: str) -> str:
+def _lost(errors: _Errors, limit: float) -> str:
     """The share of runs with a larger error than a single exact draw, for each epsilon."""
     shares = (f"{np.mean(~(e <= limit)):.0%} at {n}" for n, e in zip(NAMES, errors, strict=True))
-    return f"Share of diverged runs in {bits} precision: " + ", ".join(shares) + "."
+    return "Share of diverged runs in single precision: " + ", ".join(shares) + "."
 
 
-def _growth(last: dict[_Job, _Errors]) -> str:
-    """How the error of MALA grows as epsilon falls, and whether rounding is why."""
-    growth = {
-        bits: e[0] / e[2]
-        for bits in BITS
-        if ("mala", bits) in last
-        for e in (last["mala", bits].mean(axis=1),)
-    }
-    text = "From 0.1 to 1e-5 the MSE grows by a factor of " + " and of ".join(
-        f"{x:.3g} in {bits} precision" for bits, x in growth.items()
-    )
-    if len(growth) < len(BITS):
-        return f"{text}. "
-    is_cause = growth["double"] <= growth["single"] / 3
-    return f"{text}: the rounding of the difference is {'' if is_cause else 'not '}the cause. "
-
-
-def mala_row(last: dict[_Job, _Errors], steps: int, limit: float, bits: str = "single") -> Row:
-    """The claim about MALA, in this precision."""
-    errors = last["mala", bits]
-    means = errors.mean(axis=1)
+def _mala_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
+    errors = last["mala", "single"]
+    single, double = (last["mala", bits].mean(axis=1) for bits in BITS)
+    worst, in_double = single[0] / single[2], double[0] / double[2]
     return Row(
         "fig:app_epsilon_sensitivity",
-        "MALA, alpha = 1: very small epsilon is harmful; 0.1, 1 and alpha do equally well",
+        "MALA, alpha = 1: very small epsilon is harmful, 0.1, 1 and alpha do equally well",
         "2.46e-6 at 0.1, 1.15e-3 at 1e-5, 100k steps",
         _ours(last, "mala", steps),
         {
-            f"{bits} precision: 1e-5 is above 0.1, by two standard errors": _numbers.below(
+            "single precision: 1e-5 is above 0.1, by two standard errors": _numbers.below(
                 errors[2], errors[0], limit
             ),
-            f"{bits} precision: 1e-5 is above alpha, by two standard errors": _numbers.below(
+            "single precision: 1e-5 is above alpha, by two standard errors": _numbers.below(
                 errors[4], errors[0], limit
             ),
-            f"{bits} precision: the MSE at 1e-5 is at least 10 times that at 0.1": bool(
-                means[0] >= 10 * means[2]
+            "single precision: the MSE at 1e-5 is at least 10 times that at 0.1": bool(worst >= 10),
+            "single precision: 0.1, 1 and alpha are within a factor of 2": bool(
+                np.max(single[2:]) < 2 * np.min(single[2:])
             ),
-            f"{bits} precision: 0.1, 1 and alpha are within a factor of 2": bool(
-                np.max(means[2:]) < 2 * np.min(means[2:])
-            ),
-            f"{bits} precision: the MSE at 0.1 is within a factor of 3 of the paper's": bool(
-                1 / 3 < means[2] / 2.46e-6 < 3
+            "single precision: the MSE at 0.1 is within a factor of 3 of the paper's": bool(
+                1 / 3 < single[2] / 2.46e-6 < 3
             ),
         },
-        _growth(last) + _lost(errors, limit, bits),
+        f"From 0.1 to 1e-5 the MSE grows by a factor of {worst:.3g} in single precision and of "
+        f"{in_double:.3g} in double precision: "
+        + (
+            "the rounding of the difference is not the cause. "
+            if in_double > worst / 3
+            else "the rounding of the difference is the cause. "
+        )
+        + _lost(errors, limit),
     )
 
 
-def hmc_row(last: dict[_Job, _Errors], steps: int, limit: float, bits: str = "single") -> Row:
-    """The claim about HMC, in this precision."""
-    means = last["hmc", bits].mean(axis=1)
+def _hmc_row(last: dict[_Job, _Errors], steps: int, limit: float) -> Row:
+    single = last["hmc", "single"].mean(axis=1)
     return Row(
         "fig:app_epsilon_sensitivity",
-        "HMC, alpha = 1: much less sensitive; all five epsilons stay around 1e-5",
+        "HMC, alpha = 1: much less sensitive, all five epsilons stay around 1e-5",
         "about 1e-5, 100k steps",
         _ours(last, "hmc", steps),
         {
-            f"{bits} precision: all five are within a factor of 3": bool(
-                np.max(means) < 3 * np.min(means)
+            "single precision: all five are within a factor of 3": bool(
+                np.max(single) < 3 * np.min(single)
             ),
-            f"{bits} precision: all five are between 1e-6 and 1e-4": bool(
-                np.min(means) > 1e-6 and np.max(means) < 1e-4
+            "single precision: all five are between 1e-6 and 1e-4": bool(
+                np.min(single) > 1e-6 and np.max(single) < 1e-4
             ),
         },
-        f"The largest MSE is {np.max(means) / np.min(means):.3g} times the smallest. "
-        + _lost(last["hmc", bits], limit, bits),
+        f"The largest MSE is {np.max(single) / np.min(single):.3g} times the smallest. "
+        + _lost(last["hmc", "single"], limit),
     )
 
 
-def picture(last: dict[_Job, _Errors]) -> Figure:
+def _picture(last: dict[_Job, _Errors]) -> Figure:
     figure = new_figure(9, 3.8)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, kernel in zip(axes, ("mala", "hmc"), strict=True):

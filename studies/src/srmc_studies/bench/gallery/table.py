@@ -159,9 +159,9 @@ def gallery_page(rows: list[Row]) -> str:
         table(told_lines(rows)),
         "## Seconds of the first call",
         "Seconds of the processor, and in brackets on the wall. Other programs shared the cores, "
-        "which lengthens the latter. Each call is the first of a new process without compiled programs; "
-        "imports are not included. NumPyro runs its chains vectorised, and PyMC's models through "
-        "`pm.sample`.",
+        "which lengthens the latter. Each call is the first of a new process without compiled "
+        "programs; imports are not included. NumPyro runs its chains vectorised, and PyMC's models "
+        "through `pm.sample`.",
         table(second_lines(rows)),
     ]
     return "\n\n".join(parts) + "\n"

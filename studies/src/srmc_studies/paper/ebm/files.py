@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from srmc_studies.paper._progress import Progress, silent
 
@@ -51,7 +51,10 @@ def fetch(
     paths = {}
     for source in sources:
         try:
-            paths[source.name] = found(source.name) or _download(source, on_progress)
+            there = found(source.name)
+            if there is not None:
+                _check(there, source)
+            paths[source.name] = there or _download(source, on_progress)
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             names = ", ".join(s.name for s in sources)
             raise FileNotFoundError(
@@ -62,10 +65,25 @@ def fetch(
     return paths
 
 
+def _check(path: Path, source: Source) -> None:
+    """Refuse a file that is not the one that its home has."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: _digest(source)).hexdigest()
+    if digest != source.checksum:
+        raise ValueError(
+            f"{path} must have the checksum {source.checksum}, got {digest}: it is damaged or "
+            f"another file; remove it, and it is downloaded from {source.url}"
+        )
+
+
+def _digest(source: Source) -> Any:
+    return hashlib.new("sha256" if len(source.checksum) == 64 else "md5", usedforsecurity=False)
+
+
 def _download(source: Source, on_progress: Progress) -> Path:
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.new("sha256" if len(source.checksum) == 64 else "md5", usedforsecurity=False)
+    digest = _digest(source)
     handle, name = tempfile.mkstemp(dir=folder, prefix=source.name)
     partial = Path(name)
     try:
