@@ -280,7 +280,7 @@ def longer(draws):
         (without_s, "must have all variables of the model, but lacks s"),
         (negative, "outside or on the edge of the model's support"),
         (whole, "s must be continuous to be improved, got int"),
-        (longer, "trace is of another model"),
+        (longer, "trace does not fit the model"),
     ],
 )
 def test_bad_draws_are_refused(spoil, words):
