@@ -258,7 +258,7 @@ def without_finite(draws):
 
 
 def without_s(draws):
-    del draws["s"]
+    del draws["s"], draws["t"]  # s follows from t
 
 
 def negative(draws):
