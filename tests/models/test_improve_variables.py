@@ -12,7 +12,6 @@ import srmc
 from srmc.models.numpyro import has_sites
 from srmc.rebalance.errors import active_features
 from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.report import Residual
 
 Y = np.array([1.1, -0.4, 2.0, 0.7])
 N = len(Y)
@@ -181,10 +180,10 @@ def test_heavy_tails_are_no_loss():
 def test_a_change_that_features_do_not_explain_is_a_loss():
     rng = np.random.default_rng(0)
     x, s = rng.standard_normal((2, 2, 400, 1))
-    features = active_features(x, -x, "diagonal", Residual(0.0, 0.0, 0.0))
+    features = active_features(x, -x)
     right = {"x": x - x.mean(), "same": s}
-    found = gains({"x": x, "same": s}, right, features, 1)
+    found = gains({"x": x, "same": s}, right, features)
     assert found["x"].means < 0.01
     assert not found["x"].is_loss
-    assert gains({"x": x}, {"x": x + 0.5}, features, 1)["x"].is_loss
-    assert gains({"x": 0 * x}, {"x": 0 * x}, features, 1)["x"] == Gain(1.0, 1.0, 1.0)
+    assert gains({"x": x}, {"x": x + 0.5}, features)["x"].is_loss
+    assert gains({"x": 0 * x}, {"x": 0 * x}, features)["x"] == Gain(1.0, 1.0, 1.0)

@@ -33,7 +33,7 @@ def test_a_log_density_takes_names_for_its_axes(tmp_path):
         ({"dims": {"mu": ["city", "day"]}}, "dims of mu must name its 1 axes"),
         ({"dims": {"mu": "draw"}}, "dims of mu must be names other than chain and draw"),
         ({"dims": {"mu": "a"}, "coords": {"a": list("xyz")}}, "coords of a must have 2 entries"),
-        ({"coords": {"a": "xyz"}}, "coords of a must be a list of names"),
+        ({"dims": {"mu": "a"}, "coords": {"a": "xyz"}}, "coords of a must be a list of names"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(given, message):

@@ -281,7 +281,7 @@ def test_chains_that_disagree_still_do():
     ],
     ids=["few", "duplicates", "six", "one dimension", "heavy tails", "a constant"],
 )
-@pytest.mark.filterwarnings("ignore:the draws stay")
+@pytest.mark.filterwarnings("ignore:the draws are unchanged")
 def test_odd_draws_are_survived(x):
     out = srmc.rebalance(x.astype(np.float32), lambda z: -z)
     assert np.all(np.isfinite(out))

@@ -37,7 +37,8 @@ def _improper(result: Result) -> Iterator[str]:
     scored = result.kept.scored or {}
     if "score" not in scored or scored["score"].shape[1] < FEWEST:
         return
-    x, s = (np.asarray(scored[name], float) for name in ("position", "score"))
+    s = np.asarray(scored["score"], float)
+    x = np.asarray(scored.get("position", np.zeros_like(s)), float)
     if not np.any(s):
         yield (
             "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "

@@ -92,7 +92,10 @@ def in_model(found: Coordinates, kept: Kept) -> Kept:
     more = {"model_score": np.asarray(score).reshape(s.shape)}
     stats = dict(kept.stats)
     if stats["lp"].shape == u.shape[:2]:
-        stats["lp"] = stats["lp"] - np.asarray(total).reshape(u.shape[:2])
+        change = np.asarray(total).reshape(u.shape[:2])
+        stats["lp"] = stats["lp"] - change
+        if "energy" in stats:  # -lp and the kinetic energy, which stays
+            stats["energy"] = stats["energy"] + change
     return kept._replace(scored={**scored, **more}, stats=stats)
 
 
