@@ -14,7 +14,7 @@ from srmc.models.over_draws import over_draws
 from srmc.models.problem import Inverse, Problem, name_leaves
 from srmc.models.recover import all_values, recovered
 from srmc.models.stan import from_stan, is_stan
-from srmc.models.traces import Dataset, values_of
+from srmc.rebalance.traces import Dataset, values_of
 from srmc.targets import Target
 from srmc.types import Array, Float, Position
 

@@ -25,7 +25,13 @@ from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
 from srmc.models.recover import all_values
 from srmc.models.stored import resampled, stored_scores
-from srmc.models.traces import (
+from srmc.rebalance.batched import Batched
+from srmc.rebalance.check import check_assumption
+from srmc.rebalance.errors import active_features
+from srmc.rebalance.gains import Gain, gains
+from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
+from srmc.rebalance.reweight import reweight
+from srmc.rebalance.traces import (
     Dataset,
     check_posterior,
     groups_of,
@@ -35,12 +41,6 @@ from srmc.models.traces import (
     values_of,
     with_groups,
 )
-from srmc.rebalance.batched import Batched
-from srmc.rebalance.check import check_assumption
-from srmc.rebalance.errors import active_features
-from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
-from srmc.rebalance.reweight import reweight
 from srmc.repel.target import check_density
 from srmc.types import Float, LogDensity
 

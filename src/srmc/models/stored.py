@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from srmc._checks import as_numbers
-from srmc.models.traces import Dataset, values_of
+from srmc.rebalance.traces import Dataset, values_of
 from srmc.types import Float
 
 Flat = Float[np.ndarray, "chain draw d"]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from srmc.models.traces import groups_of, is_trace, replaced, values_of, with_groups
+from srmc.rebalance.traces import groups_of, is_trace, replaced, values_of, with_groups
 
 
 class Given(NamedTuple):

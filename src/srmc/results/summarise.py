@@ -8,7 +8,7 @@ import numpy as np
 from srmc._checks import check_known, check_quantiles
 from srmc.models.improve import PLAIN
 from srmc.models.labels import Labels
-from srmc.models.traces import groups_of, values_of
+from srmc.rebalance.traces import groups_of, values_of
 from srmc.results.errors import Errors
 from srmc.results.result import QUANTILES, Result, columns
 

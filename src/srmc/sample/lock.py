@@ -23,7 +23,8 @@ class Lock:
     """
 
     def __init__(self, folder: Path) -> None:
-        import filelock  # which takes a while to import
+        with extra("checkpoint"):
+            import filelock  # which takes a while to import
 
         self._folder = folder
         self._lock = filelock.FileLock(folder / "lock", timeout=0, thread_local=False)
