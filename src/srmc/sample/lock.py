@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from srmc._extras import extra
 from srmc._files import read_json, write_json
 
 # What file systems answer that have no locks.
