@@ -44,7 +44,8 @@ def test_examples_run_and_arviz_takes_what_comes_back(name, example):
         assert new[k].dims == old[k].dims
     assert new["shop"].values[0] == "Aberdeen"
     assert new["corr"].dims == ("chain", "draw", "measure", "measure_too")
-    np.testing.assert_allclose(new["theta"], new["mu"] + new["tau"] * new["raw"], rtol=1e-3)
+    if "theta" not in report.plain:  # which would break the relation
+        np.testing.assert_allclose(new["theta"], new["mu"] + new["tau"] * new["raw"], rtol=1e-3)
     np.testing.assert_allclose(new["p"].sum("kind"), 1, rtol=1e-5)
     assert np.all(np.linalg.eigvalsh(new["corr"].values) > 0)
     # The posterior of p is Dirichlet(13, 8, 5).

@@ -216,7 +216,9 @@ def test_a_process_that_is_a_commit_ahead_goes_back(tmp_path, monkeypatch):
     store.go_back(20)
     store.save(commit(25))
     assert list(store.commits(carry(0))) == [20, 25]
-    found = checkpoints.Checkpoint(tmp_path, record, resume=True).commits(carry(0))[20]
+    store.close()
+    store = checkpoints.Checkpoint(tmp_path, record, resume=True)
+    found = store.commits(carry(0))[20]
     np.testing.assert_array_equal(found.carry["state"], carry(20)["state"])
     np.testing.assert_array_equal(found.kept["sums"], np.arange(20))
     with pytest.raises(ValueError, match=r"state-before.npz does not hold the state of this run"):

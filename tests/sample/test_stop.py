@@ -58,7 +58,7 @@ def test_a_signal_in_warm_up_ends_the_run_in_order(tmp_path, number):
     assert child.returncode in (-number, -signal.SIGINT), text
     assert "KeyboardInterrupt" in text
     assert "warm_up" in text
-    assert [path.name for path in folder.iterdir()] == ["run.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "run.json"]
 
 
 def test_a_signal_is_a_request_and_the_second_one_raises():
