@@ -36,6 +36,22 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+# Modules of every package that take little time, for `make quick`.
+QUICK = {
+    *("test_architecture", "test_package", "test_arviz", "test_progress"),
+    *("test_errors", "test_tails", "test_history", "test_strength", "test_when", "test_langevin"),
+    *("test_sitewise", "test_stability", "test_noise", "test_whiten", "test_learned"),
+    *("test_estimate", "test_reweight", "test_labels", "test_callback", "test_plots"),
+    *("test_summarise", "test_plan", "test_lock", "test_targets", "test_map", "test_coverage"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in QUICK:
+            item.add_marker(pytest.mark.quick)
+
+
 def pytest_collection_finish():
     """Tracing makes many objects that live long; searching them for cycles takes its time, too."""
     gc.freeze()
