@@ -119,7 +119,7 @@ def test_sr_mala():
 
 def test_sr_hmc():
     """alg:sr_hmc."""
-    eta, leapfrogs = 0.6, 3
+    eta, leapfrogs = 0.35, 3
 
     def chain(keys):
         x, theta = START, np.zeros(2)
