@@ -38,9 +38,9 @@ def pytest_configure(config):
 
 # Modules of every package that take little time, for `make quick`.
 QUICK = {
-    *("test_architecture", "test_package", "test_arviz", "test_progress"),
-    *("test_errors", "test_tails", "test_history", "test_strength", "test_when", "test_langevin"),
-    *("test_sitewise", "test_stability", "test_noise", "test_whiten", "test_learned"),
+    *("test_architecture", "test_package", "test_progress"),
+    *("test_tails", "test_history", "test_strength", "test_when"),
+    *("test_sitewise", "test_stability", "test_whiten", "test_learned"),
     *("test_estimate", "test_reweight", "test_labels", "test_callback", "test_plots"),
     *("test_summarise", "test_plan", "test_lock", "test_targets", "test_map", "test_coverage"),
 }
