@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,12 @@ def test_studies_use_public_names_only(path):
         public = importlib.import_module(module)
         assert "__all__" in vars(public), (path.name, module)
         assert {*names} <= {*public.__all__}, (path.name, module, names)
+
+
+def test_only_public_modules_of_other_packages_are_imported():
+    private = re.compile(r"^\s*(?:from|import) (?!srmc|_)\S*(?:\._| import _)", re.M)
+    found = {path: private.findall(path.read_text()) for path in SRC.rglob("*.py")}
+    assert not any(found.values()), found
 
 
 def test_every_package_is_described():

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from srmc.sample.processes import Notice, of_all
+from srmc.sample.processes import of_all
 from srmc.types import PyTree
 
 SECONDS_AT_EXIT = 1.0  # how long the exit of Python waits for a program that was left running
@@ -52,21 +52,23 @@ class Stop:
     def wait_for(self, tree: PyTree[jax.Array]) -> None:
         """Wait until arrays are computed; raise KeyboardInterrupt in all processes if one is asked.
 
-        While Python waits inside of JAX, it does not notice signals.
+        While Python waits inside of JAX, it does not notice signals. Several processes agree when
+        their devices are free; a second signal does not wait for that.
         """
         leaves: list[Any] = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
-        notice, pause = Notice(), 0.001
-        while not (self.signal or notice.is_given() or all(x.is_ready() for x in leaves)):
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
-        if self.signal is not None:
-            notice.give()
-        if notice.meet():
+        alone, pause = jax.process_count() == 1, 0.001
+        try:
+            while not ((self.signal and alone) or all(x.is_ready() for x in leaves)):
+                time.sleep(pause)
+                pause = min(2 * pause, 0.1)
+            if of_all(self.signal is not None).any():
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
             self.signal = self.signal or signal.SIGTERM
             if not _left:
                 atexit.register(_leave)
             _left.append((self.signal, leaves))
-            raise KeyboardInterrupt
+            raise
 
 
 @contextlib.contextmanager
