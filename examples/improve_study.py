@@ -2,7 +2,7 @@
 
     python examples/improve_study.py truth          the long run, by NumPyro
     python examples/improve_study.py numpyro ...     20 runs of each example, with other seeds
-    python examples/improve_study.py page           the table of docs/improve.md
+    python examples/improve_study.py page           the table of docs/howto/improve.md
 
 The numbers go to docs/data/improve.json.
 """
@@ -106,7 +106,7 @@ def table(rows):
 
 
 def write_page(rows):
-    page = DOCS / "improve.md"
+    page = DOCS / "howto" / "improve.md"
     start, end = "<!-- table -->\n", "<!-- end of table -->"
     head, _, rest = page.read_text().partition(start)
     page.write_text(head + start + table(rows) + "\n" + end + rest.partition(end)[2])

@@ -1,4 +1,4 @@
-"""The method in three pictures: python examples/method.py docs/method.png"""
+"""The method in three pictures: python examples/method.py docs/explanation/method.png"""
 
 import sys
 

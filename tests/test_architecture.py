@@ -78,7 +78,7 @@ def test_only_public_modules_of_other_packages_are_imported():
 def test_every_package_is_described():
     found = {p.stem for p in SRC.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert found == {*PACKAGES, "cli", "_deprecated", "__init__"}
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "developers" / "architecture.md").read_text()
     for package in found - {"__init__", "_deprecated"}:
         assert f"`{package}" in page, package
 

@@ -23,7 +23,7 @@ def test_types_are_shipped_and_the_pythons_are_named():
 
 
 def test_what_the_upgrade_note_says_to_write_exists():
-    page = (ROOT / "docs" / "upgrading.md").read_text()
+    page = (ROOT / "docs" / "howto" / "upgrading.md").read_text()
     advice = " ".join(line.split("|")[2] for line in page.splitlines() if line.startswith("| "))
     names = re.findall(r"srmc\.(\w+)", advice)
     options = [o.replace("-", "_") for o in re.findall(r"--(?:no-)?([a-z-]+)", advice)]

@@ -45,7 +45,7 @@ def test_the_readme_s_counts_are_those_of_the_ledger():
 
 
 def test_the_page_on_sampling_runs(capsys):
-    page = (README.parent / "docs" / "sampling.md").read_text()
+    page = (README.parent / "docs" / "howto" / "sampling.md").read_text()
     scope: dict = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(block, scope)
@@ -55,7 +55,7 @@ def test_the_page_on_sampling_runs(capsys):
 
 
 def test_the_page_on_fields_runs():
-    page = (README.parent / "docs" / "fields.md").read_text()
+    page = (README.parent / "docs" / "explanation" / "fields.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(block, scope)
@@ -65,7 +65,7 @@ def test_the_page_on_fields_runs():
 
 
 def test_the_page_on_rebalancing_runs():
-    page = (README.parent / "docs" / "rebalance.md").read_text()
+    page = (README.parent / "docs" / "explanation" / "rebalance.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(block, scope)
@@ -74,7 +74,7 @@ def test_the_page_on_rebalancing_runs():
 
 
 def test_the_page_on_discrete_spaces_runs(capsys):
-    page = (README.parent / "docs" / "discrete.md").read_text()
+    page = (README.parent / "docs" / "explanation" / "discrete.md").read_text()
     first, second, third = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(first, scope)
@@ -88,7 +88,7 @@ def test_the_page_on_discrete_spaces_runs(capsys):
 
 
 def test_the_page_on_theory_runs():
-    page = (README.parent / "docs" / "theory.md").read_text()
+    page = (README.parent / "docs" / "explanation" / "theory.md").read_text()
     first, second = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(first, {})
     scope: dict = {}

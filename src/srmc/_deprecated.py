@@ -1,7 +1,7 @@
 """Names of older versions, which work for one version more.
 
 A name that moves is kept here until the next minor version, with a DeprecationWarning that says
-the new one; docs/upgrading.md lists them.
+the new one; docs/howto/upgrading.md lists them.
 """
 
 import importlib

@@ -239,7 +239,7 @@ def test_bad_arguments_are_named():
 
 
 def test_the_page_runs():
-    page = (Path(__file__).parents[2] / "docs" / "tempering.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "tempering.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(block, scope)

@@ -65,12 +65,12 @@ def test_examples_run_and_arviz_takes_what_comes_back(name, example):
 
 def test_the_table_of_the_page_is_that_of_the_study(example):
     rows = json.loads((DOCS / "data" / "improve.json").read_text())
-    assert example("study").table(rows) in (DOCS / "improve.md").read_text()
+    assert example("study").table(rows) in (DOCS / "howto" / "improve.md").read_text()
 
 
 def test_the_page_runs(capsys):
     pytest.importorskip("numpyro")
-    page = (DOCS / "improve.md").read_text()
+    page = (DOCS / "howto" / "improve.md").read_text()
     first, second = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(first, scope)

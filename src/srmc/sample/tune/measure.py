@@ -1,7 +1,7 @@
 """Measure, on plain draws, what the loop of history and kernel needs.
 
 In the moving frame, in whitened coordinates, the push is a moving average of the base chain's
-features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha). docs/tuning.md
+features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha). docs/explanation/tuning.md
 derives what is used here.
 """
 

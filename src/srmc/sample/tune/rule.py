@@ -9,20 +9,20 @@ on fourteen targets. `srmc bench rule` measures what changes if a constant is ha
 ALPHA = 10.0
 """Strength of "auto" on continuous spaces. Repellence reduces the part of a squared error that the
 features explain to 1 / (1 + alpha)^2, which is less than 1% here; what the last window of the
-history has not seen is larger, so that more strength adds little (docs/tuning.md)."""
+history has not seen is larger, so that more strength adds little (docs/explanation/tuning.md)."""
 
 DISCRETE_ALPHA = 30.0
 """Strength of "auto" on discrete spaces, where features are bounded. On the 4x4 Ising model of
 `srmc bench discrete`, errors fall until alpha reaches 20 to 100."""
 
 RHO = 0.8
-"""Exponent of the gain. The limit theorem for plain averages needs rho < 1 (docs/theory.md). In
+"""Exponent of the gain. The limit theorem for plain averages needs rho < 1 (docs/explanation/theory.md). In
 `srmc reproduce rho`, 0.6 and 0.8 do equally well under MALA, and both do better than 1."""
 
 TOLERANCE = 0.1
 """Squared bias that the loop may add to a second moment, relative to its variance. It determines
-the rate of the loop; see docs/tuning.md. Halved or doubled, errors of means change by up to 25%
-one way and those of second moments by up to 6%, often the other way (docs/rule.md)."""
+the rate of the loop; see docs/explanation/tuning.md. Halved or doubled, errors of means change by up to 25%
+one way and those of second moments by up to 6%, often the other way (docs/evidence/rule.md)."""
 
 DISCRETE_TOLERANCE = 5 * TOLERANCE
 """The same on discrete spaces, where features are bounded and the bias is smaller than the
@@ -54,7 +54,7 @@ COUPLED = 0.3
 """Share of the error of the covariances that products must explain for linear maps to couple
 coordinates. In the study they explain 0.03 on the funnel, 0.05 on the banana and 0.22 on centred
 eight schools, and 0.67 or more on all other targets with light tails. Halved or doubled, it changes
-nothing on eight schools, the banana and the funnel (docs/rule.md)."""
+nothing on eight schools, the banana and the funnel (docs/evidence/rule.md)."""
 
 THINNED = 0.3
 """Relative variance added by thinning from which on a feature is left out: from there on thinning
