@@ -52,7 +52,8 @@ def test_the_page_runs(page):
             exec(block, scope)
     if page.startswith("tutorials/"):
         assert not [text for w in seen if "BLAS" not in (text := str(w.message))]
-    if "result" in scope and page != "explanation/coordinates.md":  # means of a funnel have no error
+    # means of a funnel have no error
+    if "result" in scope and page != "explanation/coordinates.md":
         assert np.isfinite(scope["result"].summary()["error"]).all()
     if page == "tutorials/first-run.md":
         assert (scope["ratio"] < 0.8).all()

@@ -45,7 +45,8 @@ def paper_settings(
     surrogate score.
 
     On the paper's own Gaussian, HMC with these settings overflows from alpha = 1 on;
-    docs/explanation/theory.md has the condition for stability, and `info.is_stable` tells when it is violated.
+    docs/explanation/theory.md has the condition for stability, and `info.is_stable` tells when it
+    is violated.
     """
     check_option("hvp", hvp, _HVPS)
     check_flag("discrete", discrete)

@@ -1,8 +1,8 @@
 """Measure, on plain draws, what the loop of history and kernel needs.
 
 In the moving frame, in whitened coordinates, the push is a moving average of the base chain's
-features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha). docs/explanation/tuning.md
-derives what is used here.
+features, with weight a = alpha / (1 + alpha) and the rate g = gamma (1 + alpha).
+docs/explanation/tuning.md derives what is used here.
 """
 
 import warnings

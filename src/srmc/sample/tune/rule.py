@@ -16,13 +16,15 @@ DISCRETE_ALPHA = 30.0
 `srmc bench discrete`, errors fall until alpha reaches 20 to 100."""
 
 RHO = 0.8
-"""Exponent of the gain. The limit theorem for plain averages needs rho < 1 (docs/explanation/theory.md). In
-`srmc reproduce rho`, 0.6 and 0.8 do equally well under MALA, and both do better than 1."""
+"""Exponent of the gain. The limit theorem for plain averages needs rho < 1; see
+docs/explanation/theory.md. In `srmc reproduce rho`, 0.6 and 0.8 do equally well under MALA, and
+both do better than 1."""
 
 TOLERANCE = 0.1
 """Squared bias that the loop may add to a second moment, relative to its variance. It determines
-the rate of the loop; see docs/explanation/tuning.md. Halved or doubled, errors of means change by up to 25%
-one way and those of second moments by up to 6%, often the other way (docs/evidence/rule.md)."""
+the rate of the loop; see docs/explanation/tuning.md. Halved or doubled, errors of means change by
+up to 25% one way and those of second moments by up to 6%, often the other way
+(docs/evidence/rule.md)."""
 
 DISCRETE_TOLERANCE = 5 * TOLERANCE
 """The same on discrete spaces, where features are bounded and the bias is smaller than the

@@ -16,6 +16,7 @@ from srmc.types import Array, Float, Int, LogDensity, PRNGKey
 from srmc_studies.bench.posteriors import Posterior
 
 Vector = Float[Array, " d"]
+Clock = Callable[[], float]
 # From a log density, a key, a start and the numbers of steps to draws, scores, and gradients.
 Sampler = Callable[[LogDensity, PRNGKey, Vector, int, int], tuple[Array, Array, Array, Array]]
 
@@ -46,23 +47,24 @@ def run(
     starts: Float[Array, "replicate d"],
     num_warmup: int,
     num_samples: int,
+    clock: Clock = time.perf_counter,
 ) -> Runs:
     """Run a sampler from each start in turn, so that times are those of single chains."""
     length = num_samples * DRAWS.get(name, 1)
     if name.startswith("nutpie"):
-        return _nutpie(name, posterior, rng_key, starts, num_warmup, length)
+        return _nutpie(name, posterior, rng_key, starts, num_warmup, length, clock)
     if name in OURS:
-        return _ours(OURS[name], posterior, rng_key, starts, num_warmup, length)
+        return _ours(OURS[name], posterior, rng_key, starts, num_warmup, length, clock)
 
     def one(pair: tuple[PRNGKey, Vector]) -> tuple[Array, Array, Array, Array]:
         return SAMPLERS[name](posterior.logdensity_fn, *pair, num_warmup, length)
 
     keys = jax.random.split(rng_key, len(starts))
-    began = time.perf_counter()
+    began = clock()
     program = jax.jit(lambda pairs: jax.lax.map(one, pairs)).lower((keys, starts)).compile()
-    compiled = time.perf_counter()
+    compiled = clock()
     draws, scores, tuning, gradients = map(np.asarray, program((keys, starts)))
-    seconds = (time.perf_counter() - compiled) / len(starts)
+    seconds = (clock() - compiled) / len(starts)
     return Runs(draws, scores, tuning, gradients, compiled - began, seconds)
 
 
@@ -157,12 +159,13 @@ def _nutpie(
     starts: Float[Array, "replicate d"],
     num_warmup: int,
     num_samples: int,
+    clock: Clock,
 ) -> Runs:
     """nutpie through its Python interface, which adds some time to each gradient."""
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 
-    began = time.perf_counter()
+    began = clock()
     evaluate = jax.jit(jax.value_and_grad(posterior.logdensity_fn))
     evaluate(starts[0])
 
@@ -180,7 +183,7 @@ def _nutpie(
         first = lambda seed: np.asarray(start)
         return from_pyfunc(posterior.dim, make_logp, expand, *shape, make_initial_point_fn=first)
 
-    compiled = time.perf_counter()
+    compiled = clock()
     seeds = np.asarray(jax.random.randint(rng_key, (len(starts),), 0, 2**31 - 1))
     draws, tuning, gradients = [], [], []
     for seed, start in zip(seeds, starts, strict=True):
@@ -197,7 +200,7 @@ def _nutpie(
         draws.append(np.asarray(trace.posterior["x"])[0])
         tuning.append(int(trace.warmup_sample_stats["n_steps"].sum()))
         gradients.append(int(trace.sample_stats["n_steps"].sum()))
-    seconds = (time.perf_counter() - compiled) / len(starts)
+    seconds = (clock() - compiled) / len(starts)
     x = np.array(draws)
     counts = np.array(tuning), np.array(gradients)
     return Runs(x, _scores(posterior, x), *counts, compiled - began, seconds)
@@ -210,6 +213,7 @@ def _ours(
     starts: Float[Array, "replicate d"],
     num_warmup: int,
     num_samples: int,
+    clock: Clock,
 ) -> Runs:
     """The plain chains of `srmc.sample`, which it rebalances by default."""
     seeds = np.asarray(jax.random.randint(rng_key, (len(starts),), 0, 2**31 - 1))
@@ -229,11 +233,11 @@ def _ours(
                 progress=False,
             )
 
-    began = time.perf_counter()
+    began = clock()
     one(0, starts[0])  # compiles
-    compiled = time.perf_counter()
+    compiled = clock()
     found = [one(int(seed), start) for seed, start in zip(seeds, starts, strict=True)]
-    seconds = (time.perf_counter() - compiled) / len(starts)
+    seconds = (clock() - compiled) / len(starts)
     x = np.array([result.draws["x"][0] for result in found])
     tuning = np.array([result.about["gradients_of_warmup"] for result in found])
     gradients = np.array([result.stats["gradients"].sum() for result in found])

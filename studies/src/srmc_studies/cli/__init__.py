@@ -4,6 +4,7 @@ from srmc_studies.cli.bench import bench
 from srmc_studies.cli.compare import (
     calibration,
     clock,
+    coordinates,
     gallery,
     multimodal,
     posteriors,
@@ -13,7 +14,7 @@ from srmc_studies.cli.reproduce import reproduce
 from srmc_studies.cli.theory import theory
 from srmc_studies.cli.train import train
 
-for comparison in (posteriors, multimodal, streaming, calibration, clock, gallery):
+for comparison in (posteriors, multimodal, streaming, calibration, clock, gallery, coordinates):
     bench.command()(comparison)
 
 __all__ = ["bench", "reproduce", "theory", "train"]

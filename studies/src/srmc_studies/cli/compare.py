@@ -238,3 +238,37 @@ def gallery(
     found = measure(run, gallery_table, None)
     if page is not None:
         page.write_text(gallery_page(found))
+
+
+def coordinates(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
+    replicates: Annotated[int, typer.Option(min=2)] = 32,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="One target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+    rows: Annotated[
+        list[Path] | None, typer.Option(help="Rows of earlier runs, to join or make a page of.")
+    ] = None,
+) -> None:
+    """Errors in learned coordinates, in plain ones, and of other samplers, at equal cost."""
+    from srmc_studies.bench import coordinates as measurements
+    from srmc_studies.bench import coordinates_tables as tables
+
+    _check_page(page)
+    if rows is not None:
+        found = [row for file in rows for row in json.loads(file.read_text())]
+        console.print(tables.coordinates_table(found))
+        if out is not None:
+            out.write_text(_one_per_line(found))
+    else:
+        run = functools.partial(
+            measurements.coordinates,
+            target,
+            size=measurements.Size(replicates=replicates, seed=seed),
+            quick=quick,
+            on_row=_appending(out),
+        )
+        found = measure(run, tables.coordinates_table, out)
+    if page is not None:
+        page.write_text(tables.coordinates_page(found))
