@@ -338,7 +338,8 @@ def test_draws_in_single_precision_far_from_0_are_matched_relative_to_their_mean
     far = (1e6 + x.astype(float)).astype(np.float32)
     back = far.astype(float) - 1e6
     scores = np.asarray(jax.vmap(jax.vmap(score))(back.astype(np.float32)))
-    out = srmc.rebalance(far, scores=scores)
+    with pytest.warns(UserWarning, match="lost in rounding"):
+        out = srmc.rebalance(far, scores=scores)
     assert out.dtype == np.float32
     near = srmc.rebalance(back, scores=scores)
     np.testing.assert_allclose(out.astype(float) - 1e6, near, atol=0.1)  # its spacing is 1 / 16

@@ -125,7 +125,7 @@ def rebalance(
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
     few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
-    for text in few[:1] or complaints(parts):
+    for text in few[:1] or complaints(parts, given.dtype):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
@@ -244,8 +244,11 @@ def _moves(
     return moves, report
 
 
-def complaints(parts: list[Rebalanced]) -> list[str]:
-    """What a user must know about rebalancing, with the chains that it is about."""
+def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:
+    """What a user must know about rebalancing, with the chains that it is about.
+
+    `dtype` is the precision of the moved draws.
+    """
     found: list[str] = []
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
@@ -261,4 +264,15 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
             f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
+    if any(_is_coarse(part, dtype) for part in parts):
+        found.append(
+            f"moves are lost in rounding: at these draws the steps of {dtype} are larger than the "
+            "typical move. Use double precision, or subtract the location"
+        )
     return found
+
+
+def _is_coarse(part: Rebalanced, dtype: Any) -> bool:
+    size = np.sqrt(np.mean(np.square(part.moves), axis=(0, 1)))
+    step = np.spacing(np.max(np.abs(part.chains), axis=(0, 1)).astype(dtype))
+    return bool(np.any((size > 0) & (step > size)))

@@ -79,7 +79,7 @@ def _moved(
     assert kept.draws is not None
     x = kept.draws["position"]
     parts = _moved_draws(problem, plan, kept, unravel, show)
-    known += complaints(parts)
+    known += complaints(parts, x.dtype)
     scored = {
         "position": np.concatenate([p.chains for p in parts]).astype(x.dtype),
         "score": np.concatenate([p.scores for p in parts]).astype(x.dtype),
