@@ -15,8 +15,7 @@ from srmc.repel.field import Field
 from srmc.repel.history import gain
 from srmc.repel.repel import repel
 from srmc.repel.strength import Strength, as_strength
-from srmc.repel.surrogate import Surrogate
-from srmc.repel.tilt import tilt
+from srmc.repel.surrogate import Surrogate, tilt
 from srmc.types import Array, ArrayLike, LogDensity
 
 # One entry serves every dimension, and single precision promotes nothing.
@@ -72,7 +71,7 @@ def _local(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a kernel with short steps, which can follow a target that moves under it."""
     surrogate = options.get("surrogate")
     moves_only = isinstance(surrogate, Field) or (
-        isinstance(surrogate, Surrogate) and surrogate.bend is None
+        isinstance(surrogate, Surrogate) and not surrogate.bends
     )
     if options.get("frame") is not None or moves_only or options.get("feedback_every", 1) != 1:
         return options

@@ -1,5 +1,6 @@
 """The base kernel: any BlackJAX algorithm, seen as a function of a target that may move."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Hashable
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
+from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, check_call, check_count, check_number, is_concrete, short
 from srmc.repel.cost import Calls, count_calls
@@ -39,37 +41,29 @@ def as_algorithm(name: str, built: Any) -> SamplingAlgorithm:
     return algorithm
 
 
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
 class Kernel:
     """A kernel without its target, which is an argument of every method instead."""
 
-    def __init__(
-        self,
-        algorithm: Callable[..., SamplingAlgorithm],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ):
-        if not callable(algorithm):
-            raise TypeError(
-                f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
-            )
-        while isinstance(algorithm, functools.partial):
-            args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
-            algorithm = algorithm.func
-        core = inspect.unwrap(algorithm)
-        self.name = kernel_name(core)
-        if _is_one_of(core, _PARTIAL_TARGET):
-            raise ValueError(
-                f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
-            )
-        self._reports_rounds = not _is_one_of(core, _UNCOUNTED)
-        self._given = _check_arguments(f"kernel {self.name}", core, args, kwargs)
-        self._algorithm, self._args, self._kwargs = algorithm, args, kwargs
-        self.split: Any = algorithm if hasattr(algorithm, "build_split_kernel") else None
-        self._calls: dict[Hashable, Calls] = {}
+    algorithm: Callable[..., SamplingAlgorithm] = dataclasses.field(metadata={"static": True})
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    _calls: dict[Hashable, Calls] = dataclasses.field(
+        default_factory=dict, compare=False, metadata={"static": True}
+    )
+
+    @property
+    def _core(self) -> Callable[..., Any]:
+        core: Callable[..., Any] = inspect.unwrap(self.algorithm)
+        return core
+
+    @property
+    def name(self) -> str:
+        return kernel_name(self._core)
 
     def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
-        found = self._algorithm(logdensity_fn, *self._args, **self._kwargs)
-        return as_algorithm(self.name, found)
+        return as_algorithm(self.name, self.algorithm(logdensity_fn, *self.args, **self.kwargs))
 
     def init(
         self,
@@ -79,7 +73,8 @@ class Kernel:
         needs_gradient: bool = False,
     ) -> KernelState:
         """The kernel's state at a position."""
-        _check_shapes(self._given, optax.tree.size(position))
+        given = _check_arguments(self.name, self._core, self.args, self.kwargs)
+        _check_shapes(given, optax.tree.size(position))
         init = self._build(logdensity_fn).init
         takes_key = len(inspect.signature(init).parameters) > 1
         try:
@@ -111,11 +106,10 @@ class Kernel:
         return _kept(state, *self._build(logdensity_fn).step(rng_key, state))
 
     def split_step(
-        self, target: Any, rng_key: PRNGKey, state: KernelState
+        self, transition: Callable[..., Any], target: Any, rng_key: PRNGKey, state: KernelState
     ) -> tuple[KernelState, KernelInfo, Bool[Array, ""]]:
-        """The same on a target in two parts, for a kernel that takes it so; see `split.py`."""
-        kernel = self.split.build_split_kernel()
-        return _kept(state, *kernel(rng_key, state, target, *self._args, **self._kwargs))
+        """The same by a transition that takes its target in two parts; see `frames.TwoPart`."""
+        return _kept(state, *transition(rng_key, state, target, *self.args, **self.kwargs))
 
     def rescore(self, logdensity_fn: LogDensity, state: KernelState) -> KernelState:
         """The state with everything it caches about the target evaluated again."""
@@ -159,13 +153,32 @@ class Kernel:
         calls = self._calls[signature]
         if calls.loops and getattr(info, "num_gradients", None) is not None:
             return jnp.asarray(calls.values), info.num_gradients
-        if calls.loops and not (self._reports_rounds and hasattr(info, "num_integration_steps")):
+        reports_rounds = not _is_one_of(self._core, _UNCOUNTED)
+        if calls.loops and not (reports_rounds and hasattr(info, "num_integration_steps")):
             return None
         rounds = info.num_integration_steps if calls.loops else 0
         return (
             jnp.asarray(calls.values + calls.values_per_round * rounds),
             jnp.asarray(calls.gradients + calls.gradients_per_round * rounds),
         )
+
+
+def kernel_of(
+    algorithm: Callable[..., SamplingAlgorithm], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Kernel:
+    """An algorithm with its arguments, checked."""
+    if not callable(algorithm):
+        raise TypeError(f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}")
+    while isinstance(algorithm, functools.partial):
+        args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
+        algorithm = algorithm.func
+    core = inspect.unwrap(algorithm)
+    if _is_one_of(core, _PARTIAL_TARGET):
+        raise ValueError(
+            f"algorithm must act on a whole log density; {kernel_name(core)} takes a likelihood's"
+        )
+    _check_arguments(kernel_name(core), core, args, kwargs)
+    return Kernel(algorithm, args, kwargs)
 
 
 def _kept(
@@ -187,11 +200,11 @@ def _kept(
 
 
 def _check_arguments(
-    what: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by name; refuse those that the algorithm does not take or that are no good."""
+    """The arguments by name, or an error about one that is unknown or invalid."""
     signed = getattr(algorithm, "differentiable", algorithm)
-    given = check_call(what, signed, (None, *args), kwargs)
+    given = check_call(f"kernel {name}", signed, (None, *args), kwargs)
     if "step_size" in given:
         check_number("step_size", given["step_size"], above=0.0)
     if _is_metric(given.get("inverse_mass_matrix")):
@@ -253,7 +266,7 @@ def _belongs_to_position(field: str) -> bool:
 
 
 def _proposal_is_finite(info: KernelInfo) -> Bool[Array, ""]:
-    """Whether the proposal, as far as the kernel reports it, had a density and a chance."""
+    """Whether the proposal, as far as the kernel reports it, was finite with nonzero acceptance."""
     ends = ("proposal", "trajectory_leftmost_state", "trajectory_rightmost_state")
     finite = jnp.asarray(getattr(info, "acceptance_rate", 1.0)) > 0
     for end in ends:

@@ -1,9 +1,12 @@
 """The target: a log density on a Euclidean pytree, and checks of where a chain starts."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, is_concrete, is_numeric, outputs_of, short
 from srmc.types import (
@@ -26,14 +29,21 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
-def rejecting(logdensity_fn: LogDensity) -> LogDensity:
-    """The same log density, with NaN and +inf replaced by -inf, which every kernel rejects."""
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A log density, with -inf, which every kernel rejects, in place of NaN and +inf."""
 
-    def logdensity(position: Position) -> Scalar:
-        value = logdensity_fn(position)
+    logdensity_fn: LogDensity
+
+    def __call__(self, position: Position) -> Scalar:
+        value = self.logdensity_fn(position)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    return logdensity
+    def value_and_score(self, position: Position) -> tuple[Scalar, Score]:
+        """The log density and its gradient."""
+        value, score = jax.value_and_grad(self)(position)
+        return value, score
 
 
 def from_score(score_fn: ScoreFn) -> LogDensity:
