@@ -11,9 +11,9 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_key, check_number
+from srmc.kernels.builders import rescaled
 from srmc.kernels.discrete import SiteAlgorithm
 from srmc.kernels.discrete.sites import Local, View
-from srmc.kernels.rescaled import rescaled
 from srmc.repel.kernel import Kernel, caches, kernel_of
 from srmc.repel.repel import Repellable
 from srmc.repel.target import Target, as_position, check_start
@@ -316,7 +316,7 @@ def find_temperatures(
 
 
 def check_temperatures(temperatures: Temperatures) -> None:
-    """Refuse temperatures that do not rise from 1."""
+    """Raise for temperatures that do not rise from 1."""
     check_number("temperatures", temperatures, above=0.0, scalar=False)
     if isinstance(temperatures, jax.core.Tracer):
         return

@@ -1,10 +1,15 @@
-"""The base kernel: any BlackJAX algorithm, seen as a function of a target that may move."""
+"""The base kernel: any BlackJAX algorithm, seen as a function of a target that may move.
+
+Its cost, the number of values and gradients of the log density per step, is counted in the trace
+of a step with a stand-in log density, so that the user's is never evaluated. A conditional counts
+as its costlier branch.
+"""
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import blackjax
 import jax
@@ -15,9 +20,21 @@ from blackjax.base import SamplingAlgorithm
 from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, check_call, check_count, check_number, is_concrete, short
-from srmc.repel.cost import Calls, count_calls
 from srmc.repel.target import all_finite
-from srmc.types import Array, Bool, Int, KernelInfo, KernelState, LogDensity, Position, PRNGKey
+from srmc.types import (
+    Array,
+    Bool,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+    Scalar,
+)
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn
 
 # Kernels whose log density is that of the likelihood alone, so that its score is not centred.
 _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
@@ -49,7 +66,7 @@ class Kernel:
     algorithm: Callable[..., SamplingAlgorithm] = dataclasses.field(metadata={"static": True})
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    _calls: dict[Hashable, Calls] = dataclasses.field(
+    _calls: dict[Hashable, "Calls"] = dataclasses.field(
         default_factory=dict, compare=False, metadata={"static": True}
     )
 
@@ -220,7 +237,7 @@ def _is_metric(matrix: Any) -> bool:
 
 
 def _check_metric(matrix: Any) -> None:
-    """Refuse an inverse mass matrix that is not positive definite."""
+    """Raise for an inverse mass matrix that is not positive definite."""
     name = "inverse_mass_matrix"
     if not is_concrete(matrix):
         return
@@ -238,7 +255,7 @@ def _check_metric(matrix: Any) -> None:
 
 
 def _check_shapes(given: dict[str, Any], size: int) -> None:
-    """Refuse scales that do not have the size of the position."""
+    """Raise for scales that do not have the size of the position."""
     for name, what in (("inverse_mass_matrix", ""), ("sigma", "step_size, ")):
         value: Any = given.get(name)
         shape = jnp.shape(value) if _is_metric(value) else ()
@@ -273,3 +290,99 @@ def _proposal_is_finite(info: KernelInfo) -> Bool[Array, ""]:
         density = getattr(getattr(info, end, None), "logdensity", 0.0)
         finite &= jnp.isfinite(density)
     return finite
+
+
+_VALUE, _GRADIENT = "srmc_value", "srmc_gradient"
+
+
+class Calls(NamedTuple):
+    """The values and gradients that a step evaluates, outside loops and per round of a loop."""
+
+    values: int = 0
+    gradients: int = 0
+    values_per_round: int = 0
+    gradients_per_round: int = 0
+
+    @property
+    def loops(self) -> bool:
+        """Whether any of the calls are made in a loop of unknown length."""
+        return self.values_per_round + self.gradients_per_round > 0
+
+    def times(self, n: int) -> "Calls":
+        """The calls of n repetitions."""
+        return Calls(*(n * count for count in self))
+
+    def in_loop(self) -> "Calls":
+        """The same calls, made in each round of a loop."""
+        return Calls(
+            values_per_round=self.values_per_round + self.values,
+            gradients_per_round=self.gradients_per_round + self.gradients,
+        )
+
+
+def count_calls(
+    build: Callable[[LogDensity], SamplingAlgorithm], rng_key: PRNGKey, state: KernelState
+) -> Calls:
+    """The calls that one step of `build(logdensity_fn)` makes to its log density."""
+    dtype = getattr(getattr(state, "logdensity", None), "dtype", float)
+
+    def srmc_value(x: Position) -> Scalar:
+        return jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x)), dtype)
+
+    def srmc_gradient(x: Position, x_dot: Position) -> tuple[Scalar, Scalar]:
+        return srmc_value(x), srmc_value(x_dot)
+
+    @jax.custom_jvp
+    def logdensity(x: Position) -> Scalar:
+        value: Scalar = jax.jit(srmc_value)(x)
+        return value
+
+    @logdensity.defjvp
+    def logdensity_jvp(
+        primals: tuple[Position], tangents: tuple[Position]
+    ) -> tuple[Scalar, Scalar]:
+        out, _ = jax.jit(srmc_gradient)(primals[0], primals[0])
+        return out, srmc_value(tangents[0])
+
+    unit = jax.tree.leaves(state.position)[0].size
+    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, unit)
+
+
+def _calls(jaxpr: "Jaxpr", unit: int) -> Calls:
+    """The calls in a jaxpr; `unit` is the size of a position's first leaf without batching."""
+    return _combine(sum, (_equation_calls(eqn, unit) for eqn in jaxpr.eqns))
+
+
+def _equation_calls(eqn: "JaxprEqn", unit: int) -> Calls:
+    name, primitive = eqn.params.get("name"), eqn.primitive.name
+    if name == _VALUE:
+        return Calls(values=_size(eqn.invars[0]) // unit)
+    if name == _GRADIENT:
+        return Calls(gradients=_size(eqn.invars[0]) // unit)
+    inner = [_calls(jaxpr, unit) for jaxpr in _subjaxprs(eqn.params)]
+    if primitive == "cond":
+        return _combine(max, inner)
+    total = _combine(sum, inner)
+    if primitive == "scan":
+        return total.times(eqn.params["length"])
+    return total.in_loop() if primitive == "while" else total
+
+
+def _combine(how: Callable[[Iterable[int]], int], calls: Iterable[Calls]) -> Calls:
+    """The entrywise sum or maximum."""
+    return Calls(*map(how, zip(Calls(), *calls, strict=True)))
+
+
+def _size(variable: Any) -> int:
+    return int(variable.aval.size)
+
+
+def _subjaxprs(params: dict[str, Any]) -> Iterator["Jaxpr"]:
+    from jax.extend.core import ClosedJaxpr, Jaxpr  # which takes a while to import
+
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item

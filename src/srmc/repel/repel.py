@@ -207,7 +207,7 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
 
 
 def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
-    """Refuse names that `repel` does not know, and bad values of those about the history."""
+    """Raise for names that `repel` does not know, and bad values of those about the history."""
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:

@@ -109,7 +109,7 @@ def as_position(position: PyTree, name: str = "position") -> Position:
 def check_density(
     logdensity_fn: LogDensity, position: Position, name: str = "logdensity_fn"
 ) -> None:
-    """Refuse a log density that does not return one floating-point number."""
+    """Raise for a log density that does not return one floating-point number."""
     out = outputs_of(name, logdensity_fn, position)
     shape = getattr(out, "shape", None)
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
@@ -118,7 +118,7 @@ def check_density(
 
 
 def check_start(logdensity_fn: LogDensity, position: Position, with_score: bool = False) -> None:
-    """Refuse a log density that is not a scalar or is not finite at the initial position.
+    """Raise for a log density that is not a scalar or is not finite at the initial position.
 
     With `with_score`, its gradient must be finite there too.
     """

@@ -44,7 +44,7 @@ class Evaluated(NamedTuple):
 
 
 def check_kind(kind: str, space: Space) -> None:
-    """Refuse a feature that does not exist, or that has no meaning on the space."""
+    """Raise for a feature that does not exist, or that has no meaning on the space."""
     check_option("feature", kind, FEATURES)
     if kind == "stein" and space.one_hot:
         raise ValueError(
@@ -53,7 +53,7 @@ def check_kind(kind: str, space: Space) -> None:
 
 
 def check_bend(bend: str, kind: str | None) -> None:
-    """Refuse a bend that does not exist, or that would not drive the feature to 0."""
+    """Raise for a bend that does not exist, or that would not drive the feature to 0."""
     check_option("bend", bend, ("feature", "sites"))
     if bend == "sites" and kind not in (None, "gibbs", "relaxed-gibbs"):
         raise ValueError(
@@ -133,7 +133,7 @@ def own_stein_change(
 def check_discrete_start(
     logdensity_fn: LogDensity, space: Space, x: Array, takes_gradient: bool
 ) -> None:
-    """Refuse a log density that is not a finite scalar at a state, or lacks a useful gradient."""
+    """Raise for a log density that is not a finite scalar at a state, or lacks a useful gradient."""
     check_density(logdensity_fn, x)
     value = logdensity_fn(x) if is_concrete(x) else 0.0
     if is_concrete(value) and not np.isfinite(value):
@@ -169,7 +169,7 @@ def is_biased(kind: str, logdensity_fn: LogDensity, space: Space, x: Array) -> b
 
 
 def check_gradient(logdensity_fn: LogDensity, space: Space, x: Array) -> None:
-    """Refuse a log density without a gradient, or with one that is 0 everywhere."""
+    """Raise for a log density without a gradient, or with one that is 0 everywhere."""
     try:
         jax.eval_shape(jax.grad(logdensity_fn), x)
     except Exception as error:

@@ -248,7 +248,7 @@ class Sites:
         return bent._replace(guide=local.guide + alpha * self.space.linear(x, u))
 
     def check_start(self, x: Array) -> None:
-        """Refuse a log density that the kernel cannot work with."""
+        """Raise for a log density that the kernel cannot work with."""
         takes_gradient = self._takes_gradient(None)
         check_discrete_start(self.logdensity_fn, self.space, x, takes_gradient)
 
