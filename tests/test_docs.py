@@ -84,4 +84,4 @@ def test_the_reference_has_every_public_name():
     for package in packages.keys() - {"plugins"}:
         for name in getattr(importlib.import_module(f"srmc.{package}"), "__all__", ()):
             assert f"srmc.{package}.{name}" in shown or f"srmc.{name}" in shown, name
-    assert {"srmc.plugins.pymc.sample", "srmc.plugins.numpyro.SRNUTS"} <= shown
+    assert {"srmc.plugins.pymc.sample", "srmc.plugins.numpyro.Repelled"} <= shown

@@ -160,7 +160,7 @@ class _Path(NamedTuple):
         return lambda x: (1 - beta) * self.base(x) + beta * self.target(x)
 
     def check(self, key: PRNGKey, sample_base: Callable[[PRNGKey], Position]) -> None:
-        """Refuse functions that do not fit together, by the first particle."""
+        """Raise for functions that do not fit together, by the first particle."""
         outputs_of("sample_base", sample_base, key, of="a key")
         x = jax.tree.map(jnp.asarray, sample_base(key))
         check_density(self.target, x, "logdensity_fn")

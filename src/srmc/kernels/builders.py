@@ -1,23 +1,72 @@
 """The paper's samplers by name. Each takes the keywords of `repel`; alpha=0 is the plain one."""
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import blackjax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count, check_flag, check_number, check_option
 from srmc.kernels import plain
 from srmc.kernels.discrete.space import Space
-from srmc.kernels.rescaled import rescaled
 from srmc.repel.field import Field
 from srmc.repel.history import gain
+from srmc.repel.kernel import as_algorithm, kernel_name
 from srmc.repel.repel import repel
 from srmc.repel.strength import Strength, as_strength
-from srmc.repel.surrogate import Surrogate
-from srmc.repel.tilt import tilt
-from srmc.types import Array, ArrayLike, LogDensity
+from srmc.repel.surrogate import Surrogate, tilt
+from srmc.types import (
+    Array,
+    ArrayLike,
+    Float,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+)
+
+
+def rescaled(
+    algorithm: Callable[..., SamplingAlgorithm], scale: Float[Array, " d"]
+) -> Callable[..., SamplingAlgorithm]:
+    """The algorithm in the coordinates x / scale, with `scale` over the flattened position."""
+
+    def times(x: Position, power: int) -> Position:
+        flat, unravel = ravel_pytree(x)
+        if scale.shape not in ((), flat.shape):
+            raise ValueError(
+                f"scale must be a number or a vector of {flat.size} numbers, one for each "
+                f"coordinate, got shape {scale.shape}"
+            )
+        return unravel(flat * scale.astype(flat.dtype) ** power)
+
+    def change(state: KernelState, power: int) -> KernelState:
+        new = {"position": times(state.position, power)}
+        if hasattr(state, "logdensity_grad"):
+            new["logdensity_grad"] = times(state.logdensity_grad, -power)
+        return state._replace(**new)
+
+    def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
+        inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
+        inner = as_algorithm(kernel_name(inspect.unwrap(algorithm)), inner)
+
+        def init(position: Position, rng_key: PRNGKey | None = None) -> KernelState:
+            return change(inner.init(times(position, -1), rng_key), 1)
+
+        def step(rng_key: PRNGKey, state: KernelState) -> tuple[KernelState, KernelInfo]:
+            state, info = inner.step(rng_key, change(state, -1))
+            return change(state, 1), info
+
+        return SamplingAlgorithm(init, step)
+
+    build.__wrapped__ = algorithm  # type: ignore[attr-defined]
+    return build
+
 
 # One entry serves every dimension, and single precision promotes nothing.
 _UNIT_MASS = np.ones(1, np.float32)
@@ -50,7 +99,7 @@ def paper_settings(
     """
     check_option("hvp", hvp, _HVPS)
     check_flag("discrete", discrete)
-    as_strength(alpha)  # refuses what is neither a strength nor one's number
+    as_strength(alpha)  # raises for what is neither a strength nor one's number
     settings = {
         "alpha": alpha,
         "gain": gain(rho),
@@ -72,7 +121,7 @@ def _local(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a kernel with short steps, which can follow a target that moves under it."""
     surrogate = options.get("surrogate")
     moves_only = isinstance(surrogate, Field) or (
-        isinstance(surrogate, Surrogate) and surrogate.bend is None
+        isinstance(surrogate, Surrogate) and not surrogate.bends
     )
     if options.get("frame") is not None or moves_only or options.get("feedback_every", 1) != 1:
         return options

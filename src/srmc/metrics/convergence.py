@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from srmc.metrics._draws import as_draws, over_leaves
+from srmc.metrics.errors import as_draws, over_leaves
 from srmc.types import Float, PyTree
 
 BATCH = 5.0  # autocorrelation times per batch; batch means then vary 10% too little

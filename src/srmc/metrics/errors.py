@@ -1,16 +1,33 @@
 """Standard errors of averages over draws, valid for repelled chains.
 
 They are scaled so that mean ± 1.96 × error is a 95% interval, also where few batches or chains
-make it a Student t interval.
-"""
+make it a Student t interval."""
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from srmc._checks import as_numbers, check_count, check_flag
-from srmc.metrics._draws import as_draws, over_leaves
 from srmc.types import Bool, Float, Int, PyTree
+
+
+def as_draws(values: Any, name: str = "draws") -> Float[np.ndarray, "chain draw ..."]:
+    """Numbers (chain, draw, ...) in double precision, or an error that names them."""
+    x = as_numbers(name, values)
+    if x.ndim < 2 or not x.shape[0] or not x.shape[1]:
+        raise ValueError(f"{name} must be (chain, draw, ...), not empty, got shape {x.shape}")
+    return x
+
+
+def over_leaves(measure: Callable[[Any], Any], draws: PyTree[Any]) -> PyTree[Any]:
+    """The measure of each array of a tree."""
+    if not jax.tree.leaves(draws):
+        raise ValueError(f"draws must be an array, or a tree of arrays, got {draws!r}")
+    return jax.tree.map(measure, draws)
 
 
 def batch_means_error(

@@ -13,6 +13,7 @@ from srmc._checks import check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import progress_bar
 from srmc.metrics.errors import batch_means_error
+from srmc.models.draws import all_values, over_draws, resampled, stored_scores
 from srmc.models.explain import (
     Constrain,
     Unconstrain,
@@ -21,10 +22,7 @@ from srmc.models.explain import (
     explain,
     positions_of,
 )
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
-from srmc.models.recover import all_values
-from srmc.models.stored import resampled, stored_scores
 from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.errors import active_features

@@ -1,4 +1,4 @@
-"""Make cox.json from long NUTS runs: `python -m srmc.targets._reference`."""
+"""Make src/srmc/targets/cox.json from long NUTS runs: `python tests/targets/make_cox.py`."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from blackjax.mcmc.hmc import HMCState
 
-from srmc.targets._cox import cox
+from srmc.targets._posteriors import cox
 from srmc.types import Array, Float, PRNGKey
 
 
@@ -50,7 +50,8 @@ def main(num_chains: int = 32, num_warmup: int = 1000, num_draws: int = 4000) ->
         "error": by_chain.std(axis=0, ddof=1) / np.sqrt(num_chains),
     }
     rounded = {name: [float(f"{v:.6g}") for v in values] for name, values in record.items()}
-    Path(__file__).with_name("cox.json").write_text(json.dumps(rounded) + "\n")
+    target = Path(__file__).parents[2] / "src" / "srmc" / "targets" / "cox.json"
+    target.write_text(json.dumps(rounded) + "\n")
 
 
 if __name__ == "__main__":
