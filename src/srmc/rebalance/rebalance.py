@@ -22,7 +22,7 @@ from srmc.rebalance.features import scored
 from srmc.rebalance.given import like, take
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
-from srmc.rebalance.support import hard_edges
+from srmc.rebalance.support import has_edge
 from srmc.types import Array, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
@@ -233,7 +233,7 @@ def _moves(
     size = (z - at.z).ravel()
     if density is not None:
         left = ~np.isfinite(density(x + moves))
-        if hard_edges(density, x[left], (x + moves)[left]):
+        if has_edge(density, x, x + moves, np.flatnonzero(left)):
             why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
             return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left
