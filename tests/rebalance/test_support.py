@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import supports
 
 import srmc
+import supports
 from srmc.rebalance.batched import Batched
 from srmc.rebalance.support import has_edge, probe
 
