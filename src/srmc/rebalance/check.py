@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from srmc.coordinates.whiten import Rows, whiten
+from srmc.coordinates.whiten import Coordinates, Rows, whiten
 from srmc.metrics.errors import autocorrelation_time
 from srmc.rebalance.support import DensityRows, Finding, probe, probe_outwards
 from srmc.types import Float, Int
@@ -40,9 +40,13 @@ def check_assumption(
     score: ScoreRows | None,
     density: DensityRows | None,
     exact: bool = True,
+    at: Coordinates | None = None,
 ) -> tuple[Finding, ...]:
-    """All checks that these arguments allow; if not `exact`, draws need not be of the target."""
-    found = [_mean_score(chains, scores)] if exact else []
+    """All checks that these arguments allow; if not `exact`, draws need not be of the target.
+
+    `at` are the coordinates of these draws, if they are known.
+    """
+    found = [_mean_score(chains, scores, at)] if exact else []
     if density is not None and score is not None:
         rng = np.random.default_rng(0)
         x = chains.reshape(-1, chains.shape[2])
@@ -52,13 +56,13 @@ def check_assumption(
     return tuple(found)
 
 
-def _mean_score(chains: Chains, scores: Chains) -> Finding:
+def _mean_score(chains: Chains, scores: Chains, at: Coordinates | None) -> Finding:
     """t tests of the means of s, of 1 + y s and of its average over whitened coordinates y."""
     dim = chains.shape[2]
     if chains[..., 0].size < 32 or chains.shape[1] < 4:
         return Finding("mean score", False, "too few draws to test the mean score")
     x, s = chains.reshape(-1, dim), np.where(np.isfinite(scores), scores, 0.0).reshape(-1, dim)
-    at = whiten(x, s)
+    at = whiten(x, s) if at is None else at
     y, s = at.whiten((x - x.mean(axis=0)) / at.scale), at.push(s * at.scale)
     second = 1 + y * s
     linear = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)
