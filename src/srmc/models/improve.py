@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,7 +26,14 @@ from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.errors import active_features
 from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
+from srmc.rebalance.rebalance import (
+    Rebalanced,
+    Run,
+    complaints,
+    gradient_of,
+    rebalance_parts,
+    refuse,
+)
 from srmc.rebalance.reweight import reweight
 from srmc.rebalance.traces import (
     Dataset,
@@ -185,7 +191,7 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
 def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
     """The moves of the draws; an error if they are not draws of the density."""
     x, one = np.asarray(flat, float), jnp.asarray(flat[0, 0])
-    score = Batched("the gradient", pinned(jax.grad(density), one), x, x.shape[2:])
+    score = Batched("the gradient", pinned(gradient_of(density), one), x, x.shape[2:])
     value = Batched("the log density", pinned(density, one), x, ())
     with progress_bar(progress and sys.stderr.isatty()) as show:
         (found,) = rebalance_parts(Run(x, None, score, value), True, show=show)

@@ -37,9 +37,9 @@ class Scored(NamedTuple):
         return len(self.at.scale)
 
 
-def scored(x: Rows, s: Rows) -> Scored:
+def scored(x: Rows, s: Rows, at: Coordinates | None = None) -> Scored:
     """Draws with their scores, in the coordinates that these draws determine."""
-    at = whiten(x, s)
+    at = whiten(x, s) if at is None else at
     z, s = at.standardise(x), s * at.scale
     return Scored(at, z, at.whiten(z), at.push(s), at.regress(s))
 

@@ -8,10 +8,12 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
+from srmc.coordinates.whiten import Coordinates, whiten
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
@@ -22,7 +24,8 @@ from srmc.rebalance.features import scored
 from srmc.rebalance.given import like, take
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
-from srmc.types import Array, Float
+from srmc.rebalance.support import has_edge
+from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
@@ -117,7 +120,7 @@ def rebalance(
         own = taken.of_vector("score_fn", score_fn, returns_draw=True)
         score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
     elif logdensity_fn is not None:
-        score = Batched("the gradient", pinned(jax.grad(own), one), x, x.shape[2:])
+        score = Batched("the gradient", pinned(gradient_of(own), one), x, x.shape[2:])
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     elif score is None:
@@ -130,6 +133,16 @@ def rebalance(
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
+
+
+def gradient_of(density: DensityFn) -> ScoreFn:
+    """Its gradient, as a function that is the same whenever the density is."""
+    return Partial(_gradient, density)
+
+
+def _gradient(density: DensityFn, x: Array) -> Array:
+    gradient: Array = jax.grad(density)(x)
+    return gradient
 
 
 def refuse(function: str, gone: dict[str, Any]) -> None:
@@ -191,8 +204,11 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         scores = run.score(chains.reshape(-1, dim)).reshape(chains.shape)
     else:
         scores = run.scores
-    findings = check_assumption(chains, scores, run.score, run.density, exact)
-    moves, report = _moves(chains.reshape(-1, dim), scores.reshape(-1, dim), findings, run.density)
+    x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
+    usable, varies = np.all(np.isfinite(s), axis=1), np.ptp(x, axis=0) > 0
+    at = whiten(x, s) if np.all(usable) and np.all(varies) else None
+    findings = check_assumption(chains, scores, run.score, run.density, exact, at)
+    moves, report = _moves(x, s, usable, varies, at, findings, run.density)
     gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
     report = report._replace(findings=findings, gradients=gradients, densities=densities)
     return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
@@ -204,22 +220,26 @@ def _spent(run: Run) -> tuple[int, int]:
 
 
 def _moves(
-    x: np.ndarray, s: np.ndarray, findings: tuple[Any, ...], density: Batched | None
+    x: np.ndarray,
+    s: np.ndarray,
+    usable: Bool[np.ndarray, " n"],
+    varies: Bool[np.ndarray, " d"],
+    at: Coordinates | None,
+    findings: tuple[Any, ...],
+    density: Batched | None,
 ) -> tuple[np.ndarray, Report]:
     """The moves of draws, and what was done beside the checks."""
     none = np.zeros_like(x)
-    usable = np.all(np.isfinite(s), axis=1)
     lost = int(np.sum(~usable))
-    varies = np.ptp(x, axis=0) > 0
     if failed := [f.text for f in findings if f.failed]:
         return none, nothing("; ".join(failed), stayed=lost)
     if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
         return none, nothing("too few different draws have a finite score", stayed=lost)
     where = np.ix_(usable, varies)
     try:
-        at = scored(x[where], s[where])
-        found = estimate(at, Bank(at))
-        z = match(at, found)
+        draws = scored(x[where], s[where], at)
+        found = estimate(draws, Bank(draws))
+        z = match(draws, found)
     except np.linalg.LinAlgError as error:
         return none, nothing(f"the regressions failed: {error}", stayed=lost)
     if is_nothing(found):
@@ -228,10 +248,13 @@ def _moves(
     if not np.all(np.isfinite(z)):
         return none, nothing("the regressions are not finite", stayed=lost)
     moves = none.copy()
-    moves[where] = at.at.scale * (z - at.z)
-    size = (z - at.z).ravel()
+    moves[where] = draws.at.scale * (z - draws.z)
+    size = (z - draws.z).ravel()
     if density is not None:
         left = ~np.isfinite(density(x + moves))
+        if has_edge(density, x, x + moves, np.flatnonzero(left)):
+            why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
+            return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left
     report = Report(
         moved=True,
