@@ -42,6 +42,7 @@ from srmc.results.result import Result
 from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
+from srmc.sample.merge import merge
 from srmc.sample.plan import Keep
 from srmc.sample.stream import rebalance_stream
 
@@ -75,6 +76,7 @@ __all__ = [
     "load",
     "locally_balanced",
     "mala",
+    "merge",
     "metrics",
     "mh",
     "models",

@@ -25,21 +25,22 @@ class Draws:
 
     A piece is a file with some of the draws of one array. The checksum of a piece covers its draws
     up to the commit, in the order in which they were made, so that the draws that follow in it can
-    be written before the next commit. `zarr` replaces a file as a whole.
+    be written before the next commit. `zarr` replaces a file as a whole. Draws that are not
+    `writable` are only read.
     """
 
-    def __init__(self, path: Path, num_draws: int) -> None:
+    def __init__(self, path: Path, num_draws: int, writable: bool = True) -> None:
         with extra("checkpoint"):
             import zarr
 
         self._path, self._num_draws = path, num_draws
         try:
-            self._root = zarr.open_group(str(path), mode="a")
+            self._root = zarr.open_group(str(path), mode="a" if writable else "r")
         except OSError:
             raise
         except Exception as error:
             raise _damaged(path / "zarr.json") from error
-        for left in path.rglob("*.partial"):  # by a process that was killed
+        for left in path.rglob("*.partial") if writable else ():  # by a process that was killed
             left.unlink()
         self._arrays: dict[str, Any] = {}
         self._sums: dict[str, list[int]] = {}
