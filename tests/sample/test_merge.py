@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import srmc
-from helpers import log_gamma
+from helpers import MEAN, VARIANCE, log_gamma
 
 START = np.zeros(2, np.float32)
 RUN = {
@@ -187,3 +187,25 @@ def test_what_cannot_be_merged_is_refused(jobs, tmp_path, whole):
 def test_all_jobs_can_be_ended_by_one_call(jobs, whole):
     """It has the statistics and the labels, too."""
     same(srmc.sample(log_gamma, **RUN, chains=range(4), checkpoint=jobs, resume=True), whole)
+
+
+def test_means_and_covariances_follow_from_sums(tmp_path):
+    run = RUN | {"num_samples": 400, "num_warmup": 300, "num_chains": 8}
+    for chain in range(8):
+        job = srmc.sample(log_gamma, **run, chains=[chain], checkpoint=tmp_path)
+    whole = merged(tmp_path, log_gamma, initial_position=START)
+    for folder in tmp_path.glob("chain-*"):
+        shutil.rmtree(folder / "draws.zarr")
+    found = merged(tmp_path, draws=False)
+    plain, better = (found.summary(base=base) for base in (True, False))
+    draws = whole.base["x"]
+    np.testing.assert_allclose(plain["mean"], draws.mean(axis=(0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(plain["sd"], draws.std(axis=(0, 1)), rtol=1e-5)
+    assert np.all(better["error"] < 0.7 * plain["error"])
+    np.testing.assert_array_less(abs(better["mean"] - MEAN), 4 * better["error"])
+    np.testing.assert_allclose(better["sd"], np.sqrt(VARIANCE), rtol=0.1)
+    np.testing.assert_allclose(np.diag(found.covariance), better["sd"] ** 2, rtol=1e-6)
+    assert found.total("gradients") == whole.total("gradients")
+    with pytest.raises(ValueError, match="quantiles need draws"):
+        found.summary(quantiles=(0.3,))
+    assert np.all(merged([job], draws=False).summary()["error"] > better["error"])

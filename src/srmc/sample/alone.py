@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from srmc._attempt import attempt
 from srmc._files import write_json
 from srmc._progress import Show
 from srmc.models.problem import Problem, without_slashes
@@ -15,8 +16,9 @@ from srmc.results.result import Result
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.ending import about_run
 from srmc.sample.finish import How
-from srmc.sample.parts import ABOUT, Part, concluded, folder_of
+from srmc.sample.parts import ABOUT, SUMS, Part, concluded, folder_of
 from srmc.sample.running import Running, key_of
+from srmc.sample.sums import sums_of, write_sums
 from srmc.sample.task import check_names, dim_of, first_of, identity
 from srmc.types import Position
 
@@ -53,7 +55,16 @@ def each_alone(
     result = concluded(parts, running.problem, how, first_of(first), last)
     stop.at_once = False
     result.interrupted = stop.signal is not None or not all(part.is_complete for part in parts)
+    if folder is not None and plan.keep.keep == "draws" and not (result.interrupted or lost):
+        then, told = "merge(draws=False) does not know these chains", result.about["warnings"]
+        attempt("summing up", lambda: _save_sums(folder, result), None, then, told)
     return result, lost
+
+
+def _save_sums(folder: Path, result: Result) -> None:
+    chains = result.about["settings"]["chains"]
+    for chain, sums in zip(chains, sums_of(result), strict=True):
+        write_sums(folder_of(folder, chain) / SUMS, sums)
 
 
 def start_of(problem: Problem, seed: int, num_chains: int, chain: int, listed: bool) -> Position:

@@ -26,6 +26,7 @@ from srmc.sample.parts import (
     model_differs,
     of_folder,
     of_result,
+    summed,
 )
 from srmc.sample.probe import probe
 from srmc.sample.task import DENSITY, first_of
@@ -35,7 +36,12 @@ from srmc.types import Position
 
 
 def merge(
-    runs: Any, model: Any = None, *, initial_position: Any = None, progress: bool = True
+    runs: Any,
+    model: Any = None,
+    *,
+    draws: bool = True,
+    initial_position: Any = None,
+    progress: bool = True,
 ) -> Result:
     """Join chains that ran by themselves, and rebalance them together.
 
@@ -50,6 +56,10 @@ def merge(
     model
         The model, or a `srmc.Model`, which names and moves the draws. A run that is not to be
         rebalanced can do without, and results that have not been saved know it.
+    draws
+        Whether to read the draws. Without, the result has means, standard deviations and, of up to
+        32 values, covariances, by regression on features of which each job has stored the sums;
+        quantiles and diagnostics need draws.
     initial_position
         Where the chains started, for a model that needs one.
     progress
@@ -58,8 +68,11 @@ def merge(
     keep_programs()
     check_flag("progress", progress)
     given = _as_list(runs)
-    parts = list(_parts(given))
+    check_flag("draws", draws)
+    parts = list(_parts(given, draws))
     told = check_together(parts)
+    if not draws:
+        return _told(summed(parts), told)
     source = _source(parts[0], given, model, initial_position)
     if parts[0].rebalances and source.problem is None:
         raise ValueError(
@@ -68,9 +81,14 @@ def merge(
         )
     with progress_bar(progress and sys.stderr.isatty()) as show:
         result = concluded(parts, source.problem, source.how, source.first, show)
+    return _told(result, told)
+
+
+def _told(result: Result, told: list[str]) -> Result:
+    """The result with more warnings, and give them all."""
     result.about["warnings"][:0] = told
     for text in result.warnings:
-        warnings.warn(text, RunWarning, stacklevel=2)
+        warnings.warn(text, RunWarning, stacklevel=3)
     return result
 
 
@@ -90,14 +108,14 @@ def _as_list(runs: Any) -> list[Any]:
     return list(runs)
 
 
-def _parts(runs: list[Any]) -> Iterator[Part]:
+def _parts(runs: list[Any], draws: bool) -> Iterator[Part]:
     for run in runs:
         if isinstance(run, Result):
-            yield of_result(run)
+            yield of_result(run, draws)
         elif (path := as_path("runs", run)).is_dir():
-            yield from of_folder(path)
+            yield from of_folder(path, draws)
         elif path.is_file():
-            yield of_result(load(path))
+            yield of_result(load(path), draws)
         else:
             raise ValueError(f"runs must be folders or results, but there is no {path}")
 

@@ -19,9 +19,10 @@ from srmc.sample.ending import diagnosed
 from srmc.sample.finish import How, rebalance_run
 from srmc.sample.probe import compare
 from srmc.sample.stored import Draws, grouped
+from srmc.sample.sums import Sums, moments_of, read_sums, sums_of
 from srmc.types import Position
 
-ABOUT = "about.json"  # in the folder of a chain that is complete
+ABOUT, SUMS = "about.json", "sums.npz"  # in the folder of a chain that is complete
 
 
 class Part(NamedTuple):
@@ -35,12 +36,15 @@ class Part(NamedTuple):
         What the chains kept, before anything is rebalanced.
     labels
         The names of axes, if they are known.
+    sums
+        The sums of each chain, in place of what is kept.
     """
 
     record: dict[str, Any]
     about: dict[str, Any]
     kept: Kept
     labels: Labels = Labels()
+    sums: Sequence[Sums] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -65,19 +69,22 @@ def folder_of(folder: Path, chain: int) -> Path:
     return folder / f"chain-{chain}"
 
 
-def of_folder(folder: Path) -> list[Part]:
-    """The chains whose checkpoints are in this folder, or of which it is the checkpoint."""
+def of_folder(folder: Path, draws: bool) -> list[Part]:
+    """The chains whose checkpoints are in this folder, or of which it is the checkpoint.
+
+    With `draws` or with their sums.
+    """
     if (folder / "run.json").exists():
-        return [_of_chain(folder)]
+        return [_of_chain(folder, draws)]
     found = [place for place in folder.glob("chain-*") if (place / "run.json").exists()]
     if not found:
         raise ValueError(
             f"runs must be checkpoints of srmc.sample(..., chains=...), but {folder} has none"
         )
-    return [_of_chain(place) for place in found]
+    return [_of_chain(place, draws) for place in found]
 
 
-def _of_chain(folder: Path) -> Part:
+def _of_chain(folder: Path, draws: bool) -> Part:
     record = read_json(folder / "run.json")
     settings = record["settings"]
     if not settings.get("chains"):
@@ -95,16 +102,18 @@ def _of_chain(folder: Path) -> Part:
             f"runs of keep={settings['keep']!r} must be given as results, but {folder} is a "
             "checkpoint; result.save writes a file"
         )
-    sums = grouped(read_arrays(folder / "state.npz")).get("kept", {})
-    draws = Draws(folder / "draws.zarr", about["num_draws"], writable=False)
-    draws.restore(sums, about["num_draws"])
-    found = draws.read(about["num_draws"])
+    if not draws:
+        return Part(record, about, Kept({}), sums=[read_sums(folder / SUMS)])
+    checksums = grouped(read_arrays(folder / "state.npz")).get("kept", {})
+    stored = Draws(folder / "draws.zarr", about["num_draws"], writable=False)
+    stored.restore(checksums, about["num_draws"])
+    found = stored.read(about["num_draws"])
     kept = Kept(stats=found["stats"], draws=found["values"], base=found.get("base"))
     return Part(record, about, kept)
 
 
-def of_result(result: Result) -> Part:
-    """The chains of a result, as they were before they were rebalanced."""
+def of_result(result: Result, draws: bool) -> Part:
+    """The chains of a result, as they were before they were rebalanced, or the sums of these."""
     if "identity" not in result.about:
         raise ValueError(
             "runs must be results of srmc.sample(..., chains=...); others are whole runs, which "
@@ -113,11 +122,13 @@ def of_result(result: Result) -> Part:
     if result.interrupted:
         raise ValueError("runs must be complete, but one of the results was interrupted")
     record, kept = result.about["identity"], result.kept
+    about = {k: v for k, v in result.about.items() if k not in ("rebalancing", "warnings")}
+    if not draws:
+        return Part(record, about, Kept({}), result.labels, sums_of(result))
     if record["settings"]["rebalances"]:
         kept = kept._replace(draws=_plain(record, kept), base=None, scored=None)
     elif _is_plain(record["settings"]):
         kept = kept._replace(base=None)
-    about = {k: v for k, v in result.about.items() if k not in ("rebalancing", "warnings")}
     return Part(record, about, kept, result.labels)
 
 
@@ -194,6 +205,15 @@ def concluded(
         problem=problem,
     )
     return diagnosed(result, known)
+
+
+def summed(parts: Sequence[Part]) -> Result:
+    """The result of sums alone."""
+    order = _order(parts)
+    sums = [own for part in parts for own in part.sums]
+    kept = moments_of([sums[n] for n in order], parts[0].record["shapes"])
+    shared = parts[0].settings["shared_history"]
+    return diagnosed(Result(kept, _about(parts), shared, labels=parts[0].labels), [])
 
 
 def _order(parts: Sequence[Part]) -> np.ndarray:
