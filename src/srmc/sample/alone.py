@@ -3,13 +3,12 @@
 import dataclasses
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
 
 from srmc._attempt import attempt
-from srmc._files import write_json
+from srmc._files import Place, write_json
 from srmc._progress import Show
 from srmc.models.problem import Problem, without_slashes
 from srmc.results.result import Result
@@ -24,7 +23,7 @@ from srmc.types import Position
 
 
 def each_alone(
-    running: Running, folder: Path | None, resume: bool, listed: bool
+    running: Running, folder: Place | None, resume: bool, listed: bool
 ) -> tuple[Result, list[str]]:
     """The result of the chains that the plan names, one after the other; and what was lost.
 
@@ -61,7 +60,7 @@ def each_alone(
     return result, lost
 
 
-def _save_sums(folder: Path, result: Result) -> None:
+def _save_sums(folder: Place, result: Result) -> None:
     chains = result.about["settings"]["chains"]
     for chain, sums in zip(chains, sums_of(result), strict=True):
         write_sums(folder_of(folder, chain) / SUMS, sums)
@@ -83,7 +82,7 @@ def _keys(seed: int, chain: int) -> Any:
 def _one(
     running: Running,
     record: dict[str, Any],
-    folder: Path | None,
+    folder: Place | None,
     resume: bool,
     listed: bool,
     lost: list[str],

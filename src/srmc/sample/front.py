@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import as_seed, check_flag, check_number
-from srmc._files import as_path
+from srmc._files import Place, as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
@@ -143,7 +142,8 @@ def sample(
         "draws"; or, in memory that does not grow, "moments" (means and variances) or
         "covariance"; or a `srmc.Keep`, which says more.
     checkpoint
-        A folder to which draws are written as they are made, and from which the run can resume.
+        A folder, or the URL of one on an object store such as "s3://bucket/run", to which draws
+        are written as they are made, and from which the run can resume.
         Each of `chains` has a folder of its own in it, so that all jobs can be given the same.
     resume
         Whether to continue the run in `checkpoint`, if there is one; a larger `num_samples` than
@@ -208,7 +208,7 @@ def sample(
 
 
 def _together(
-    running: Running, aim: Aim | None, num_samples: int, folder: Path | None, resume: bool
+    running: Running, aim: Aim | None, num_samples: int, folder: Place | None, resume: bool
 ) -> tuple[Result, list[str]]:
     """The result of chains that run in lockstep, and what was lost."""
     problem, plan, tuner, _, show, stop = running
@@ -252,7 +252,7 @@ def _aim(target_error: Any, max_samples: int | None) -> Aim | None:
 
 
 def _opened(
-    checkpoint: Path | None, problem: Problem, plan: Plan, positions: Position, resume: bool
+    checkpoint: Place | None, problem: Problem, plan: Plan, positions: Position, resume: bool
 ) -> Checkpoint | None:
     """The checkpoint of the run, which this process then holds."""
     if checkpoint is None:

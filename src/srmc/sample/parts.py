@@ -1,13 +1,12 @@
 """Chains that ran by themselves, as parts of one run: read, compared, joined and rebalanced."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from srmc._files import read_arrays, read_json
+from srmc._files import Place, read_arrays, read_json
 from srmc._progress import Show
 from srmc.metrics.errors import at_least_between, batch_means_error
 from srmc.models.labels import Labels
@@ -64,12 +63,12 @@ class Part(NamedTuple):
         return bool(self.settings["rebalances"])
 
 
-def folder_of(folder: Path, chain: int) -> Path:
+def folder_of(folder: Place, chain: int) -> Place:
     """The checkpoint of a chain in that of its run."""
     return folder / f"chain-{chain}"
 
 
-def of_folder(folder: Path, draws: bool) -> list[Part]:
+def of_folder(folder: Place, draws: bool) -> list[Part]:
     """The chains whose checkpoints are in this folder, or of which it is the checkpoint.
 
     With `draws` or with their sums.
@@ -84,7 +83,7 @@ def of_folder(folder: Path, draws: bool) -> list[Part]:
     return [_of_chain(place, draws) for place in found]
 
 
-def _of_chain(folder: Path, draws: bool) -> Part:
+def _of_chain(folder: Place, draws: bool) -> Part:
     record = read_json(folder / "run.json")
     settings = record["settings"]
     if not settings.get("chains"):

@@ -6,13 +6,12 @@ they explain; it needs the means and the second moments of features and values, 
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from srmc._files import read_arrays, write_arrays
+from srmc._files import Place, read_arrays, write_arrays
 from srmc.metrics.errors import batch_means_error
 from srmc.results.kept import Kept, Named
 from srmc.results.result import Result
@@ -180,13 +179,13 @@ def sums_of(result: Result) -> list[Sums]:
     return of_chains(values, result.stats, scored if known else None)
 
 
-def write_sums(path: Path, sums: Sums) -> None:
+def write_sums(path: Place, sums: Sums) -> None:
     """Write the sums of a chain to a file."""
     own = {name: np.asarray(x) for name, x in sums._asdict().items() if name != "stats"}
     write_arrays(path, joined({"sums": own, "stats": sums.stats}))
 
 
-def read_sums(path: Path) -> Sums:
+def read_sums(path: Place) -> Sums:
     """Read what `write_sums` wrote."""
     groups = grouped(read_arrays(path))
     own = groups["sums"]
