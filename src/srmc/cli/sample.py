@@ -81,7 +81,9 @@ def sample(
     max_samples: Annotated[
         int | None, typer.Option(min=1, help="The most steps per chain, with a target error.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the whole run.")
+    ] = 0,
     step_size: Annotated[float | None, typer.Option(help="Found in warm-up if not given.")] = None,
     num_integration_steps: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")

@@ -65,8 +65,10 @@ class SRNUTS(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
 
     Parameters
     ----------
-    model, potential_fn
-        A NumPyro model, or minus a log density, which needs `init_params` in `MCMC.run`.
+    model
+        A NumPyro model.
+    potential_fn
+        Minus a log density, in place of a model. It needs `init_params` in `MCMC.run`.
     kernel
         "nuts", "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld".
     alpha
