@@ -43,6 +43,52 @@ def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> T
     return out
 
 
+def short(summary: Any, most: int = 20) -> Table:
+    """`srmc.summary(..., kind="short")` in 80 columns."""
+    out = Table(box=SIMPLE_HEAD, **_LEFT)
+    out.add_column("", overflow="fold")
+    for name in summary.columns:
+        out.add_column(name, justify="right", no_wrap=True)
+    for name, row in summary.head(most).iterrows():
+        cells = [_digits(row[k], row["mcse_mean"]) for k in ("mean", "sd")]
+        cells += [f"{row[k]:.2g}" for k in ("mcse_mean", "mcse_sd") if k in row]
+        cells += [f"{row[k]:.{p}f}" for k, p in (("ess", 0), ("r_hat", 3)) if k in row]
+        out.add_row(str(name), *cells, f"{row['gain']:.3g}")
+    left = len(summary) - most
+    more = f"{left} more rows are not shown. " if left > 0 else ""
+    out.caption = f"{more}ess and r_hat are those of the plain draws."
+    return out
+
+
+def _digits(value: float, error: float) -> str:
+    """A value to the digits that its error leaves.
+
+    >>> _digits(1.23456, 0.0123)
+    '1.235'
+    """
+    if not np.isfinite(error) or error <= 0:
+        return f"{value:.4g}"
+    return f"{value:.{int(np.clip(1 - np.floor(np.log10(error)), 0, 6))}f}"
+
+
+def gain_in_words(summary: Any) -> str:
+    """How many plain draws the same errors of the means would take."""
+    gain = summary["gain"].to_numpy()
+    gain = gain[np.isfinite(gain)]
+    if not gain.size or np.max(gain) < 1.05:
+        return "The standard errors of the means are those of the plain draws."
+    if len(gain) == 1:
+        return (
+            f"Plain draws would have the same error of the mean if there were {gain[0]:.3g} "
+            "times as many."
+        )
+    return (
+        "Plain draws would have the same errors of the means if there were "
+        f"{np.median(gain):.3g} times as many (median of {len(gain):,} means; from "
+        f"{np.min(gain):.3g} to {np.max(gain):.3g})."
+    )
+
+
 def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
     """The cost of the run, and counts of unusual events."""
     stats, about = result.stats, result.about
