@@ -149,6 +149,8 @@ def sample(
     given["x64"] = bool(result.about["double_precision"])
     result.about["command"] = _command(given)
     out = _saved(result, out, given)
+    if not as_json:
+        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     told: list[str] = []
     attempt(
         "printing the result",
@@ -158,8 +160,6 @@ def sample(
         told,
     )
     caution(told)
-    if not as_json:
-        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
         made = f"{result.about['num_draws']} of {num_samples // thin}"
         again = "" if checkpoint is None else "; --resume goes on with the run"

@@ -17,30 +17,34 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
 def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
-    """Means, standard deviations and errors, beside the plain chain and the truth if available."""
-    sides = {_what(result): result.summary()}
-    if _has_base(result):
-        sides = {"plain": result.summary(base=True), **sides}
+    """Means with errors, of the plain chain too, with the truth and diagnostics if available."""
+    own = result.summary()
+    sides = {"plain": result.summary(base=True)} if _has_base(result) else {}
+    sides[_what(result)] = own
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
-    out = Table(box=SIMPLE_HEAD, title="Means, with their standard errors", **_LEFT)
-    out.add_column("")
-    if true_mean:
-        out.add_column("truth", justify="right")
-    for side in sides:
-        out.add_column(side, justify="right", no_wrap=True)
-        out.add_column("sd", justify="right")
-    names = list(next(iter(sides.values())).index)
-    for name in names[:most]:
-        row = [name] + (
-            [f"{true_mean[name]:.4g}" if name in true_mean else ""] if true_mean else []
-        )
-        for summary in sides.values():
-            mean, sd, error = summary.loc[name, ["mean", "sd", "error"]]
-            row += [f"{mean:.4g} ± {error:.1g}", f"{sd:.3g}"]
-        out.add_row(*row)
-    if len(names) > most:
-        out.caption = f"{len(names) - most} more coordinates are in the result."
+    diagnostics = {"r_hat_base": ("R-hat", ".3f"), "ess_base": ("ESS", ".0f")}
+    diagnostics = {name: value for name, value in diagnostics.items() if name in own}
+    title = "Means, with their standard errors"
+    out = Table(box=SIMPLE_HEAD, title=title, pad_edge=False, **_LEFT)
+    out.add_column("", no_wrap=True)
+    heads = [*(["truth"] if true_mean else []), *sides, "sd"]
+    for head in heads + [head for head, _ in diagnostics.values()]:
+        out.add_column(head, justify="right", no_wrap=True)
+    for name in own.index[:most]:
+        row = [f"{true_mean[name]:.4g}" if name in true_mean else ""] if true_mean else []
+        row += [_with_error(summary.loc[name]) for summary in sides.values()]
+        row += [f"{own.loc[name, 'sd']:.3g}"]
+        row += [format(own.loc[name, key], form) for key, (_, form) in diagnostics.items()]
+        out.add_row(name, *row)
+    notes = [f"{len(own) - most} more coordinates are in the result."] * (len(own) > most)
+    notes += ["R-hat and ESS are those of the plain chains."] * (len(sides) > 1)
+    out.caption = " ".join(notes)
     return out
+
+
+def _with_error(row: Any) -> str:
+    """To the first digit that the error leaves open."""
+    return f"{_digits(row['mean'], 10 * row['error'])} ± {row['error']:.1g}"
 
 
 def short(summary: Any, most: int = 20) -> Table:
