@@ -1,6 +1,7 @@
 """The documentation: its code runs, its links lead somewhere, and its reference is complete."""
 
 import ast
+import csv
 import importlib
 import importlib.util
 import re
@@ -112,6 +113,48 @@ def test_the_page_of_the_command_line_is_current():
     assert of_the_site("commands").page() == PAGES["reference/command-line.md"]
 
 
+def constants(node):
+    """The constant parts of a text."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.JoinedStr):
+        return [part.value for part in node.values if isinstance(part, ast.Constant)]
+    return constants(node.left) + constants(node.right) if isinstance(node, ast.BinOp) else []
+
+
+def names(node):
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def warnings_of_the_library():
+    """The longest constant part of each warning, and of each reason to leave draws alone."""
+    calls = ("warnings.warn", "told.append", "found.append", "nothing", "self._warn")
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = None
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in calls and node.args:
+                text = node.args[0]
+            elif isinstance(node, ast.Yield) and path.stem == "trouble":
+                text = node.value
+            elif isinstance(node, ast.List) and path.stem == "precision" and node.elts:
+                text = node.elts[0]
+            elif path.stem == "check" and isinstance(node, ast.If) and "failed" in names(node.test):
+                text = node.body[-1].value
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "store.lost":
+                text = node.value
+            parts = [part.strip(" .,;:()") for part in constants(text)]
+            if parts and " " in max(parts, key=len):
+                yield path.stem, max(parts, key=len)
+
+
+def test_troubleshooting_has_an_entry_for_each_warning():
+    page = " ".join(PAGES["help/troubleshooting.md"].split())
+    found = list(warnings_of_the_library())
+    assert len(found) > 30
+    missing = [(module, text) for module, text in found if " ".join(text.split())[:60] not in page]
+    assert not missing, missing[0]
+
+
 SOURCES = sorted((DOCS.parent / "src" / "srmc").rglob("*.py"))
 SECTION = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n\w+\n---|\Z)", re.DOTALL)
 
@@ -127,3 +170,14 @@ def test_each_parameter_has_an_entry_of_its_own():
         for section in SECTION.findall(ast.get_docstring(node)):
             entries = [line.lstrip("*") for line in section.splitlines() if re.match(r"\S", line)]
             assert {*entries} == names, (node.name, names.symmetric_difference(entries))
+
+
+def test_long_tables_are_offered_as_csv():
+    tables = of_the_site("tables")
+    text = PAGES["evidence/noharm.md"]
+    first = tables.long_tables(text, "evidence/noharm.md")[0]
+    rows = tables.as_csv(first).splitlines()
+    assert rows[0].startswith("kernel,target,gradients,mean")
+    assert len(rows) == first.count("\n") - 1 > tables.LONG
+    assert len({len(row) for row in csv.reader(rows)}) == 1
+    assert not tables.long_tables(PAGES["reference/command-line.md"], "reference/command-line.md")
