@@ -1,10 +1,10 @@
-// Typesets what pymdownx.arithmatex marks, also after instant navigation.
-document$.subscribe(({ body }) => {
-  renderMathInElement(body, {
-    delimiters: [
-      { left: "$$", right: "$$", display: true },
-      { left: "\\(", right: "\\)", display: false },
-      { left: "\\[", right: "\\]", display: true },
-    ],
-  });
+// Typesets what pymdownx.arithmatex marks, as MathML, which needs neither fonts nor a network.
+document$.subscribe(() => {
+  for (const element of document.querySelectorAll(".arithmatex")) {
+    const text = element.textContent.trim();
+    if (/^\\[([]/.test(text)) {
+      const displayMode = text.startsWith("\\[");
+      katex.render(text.slice(2, -2), element, { displayMode, output: "mathml" });
+    }
+  }
 });

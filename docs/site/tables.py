@@ -9,17 +9,22 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-LONG = 24  # rows
+LONG = 12  # rows
+OPEN = 30  # rows of the first table of a page, up to which it stays open
 TABLE = re.compile(r"^\|.*\|\n\|[-:| ]+\|\n(?:\|.*\|(?:\n|\Z))+", re.MULTILINE)
 CODE = re.compile(r"```.*?```", re.DOTALL)
 
 
 def long_tables(text: str, page: str) -> list[str]:
-    """The tables of results with more than LONG rows on a page."""
+    """The tables of results on a page that are not shown as a whole."""
     if not page.startswith(("evidence/", "reproduction/")):
         return []
     found = TABLE.findall(CODE.sub("", text))
-    return [table for table in found if table.count("\n") > LONG + 2]
+    return [
+        table
+        for number, table in enumerate(found)
+        if table.count("\n") > 2 + (LONG if number else OPEN)
+    ]
 
 
 def as_csv(table: str) -> str:

@@ -77,5 +77,5 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """MCMC samplers that remember where they have been."""
+    """Smaller errors from MCMC draws, finished or running."""
     keep_programs(unasked=not _logs_programs())
