@@ -1,4 +1,4 @@
-"""Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
+"""Score-Repellent Monte Carlo on JAX: smaller errors from MCMC draws, finished or running."""
 
 from typing import Any
 

@@ -116,18 +116,20 @@ def improve(
         BridgeStan, or a JAX log density of an unconstrained position.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
-    unconstrain, constrain
-        For a log density: from a dictionary of the trace's variables at one draw to a position, and
-        back, in JAX. Without them the position is the dictionary itself, or the array if its only
-        variable is called x.
+    unconstrain
+        For a log density: a JAX function from a dictionary of the trace's variables at one draw to
+        a position. If it is not given, the position is the dictionary itself, or the array if its
+        only variable is called x.
+    constrain
+        The inverse of `unconstrain`, from a position to a dictionary.
     z_grad
         Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
         `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
         after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
-    progress
-        As in `srmc.rebalance`.
     report
         Whether to return an `Improvement` as well.
+    progress
+        Whether to show a progress bar on a terminal.
 
     Returns
     -------

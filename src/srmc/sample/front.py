@@ -95,8 +95,14 @@ def sample(
         end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
         it measures in warm-up what is best. 0 is the plain kernel; a number repels draws as they
         are made, watched by a guard; a schedule such as `srmc.watched(3.0)` is taken as it is.
-    num_warmup, num_samples, num_chains, seed
-        Number of warm-up and sampling steps per chain; number of chains; seed of everything.
+    num_warmup
+        Number of warm-up steps per chain.
+    num_samples
+        Number of sampling steps per chain.
+    num_chains
+        Number of chains.
+    seed
+        Random seed of the whole run.
     chains
         Run these chains of all `num_chains`, such as [3], each by itself: it starts, tunes and
         draws by the seed and its number alone, whether the others run here, elsewhere or not at
@@ -104,11 +110,14 @@ def sample(
         Without `chains`, all tune each other, which is better on one machine. Chains by
         themselves share no history and have the plain coordinates, as each would learn its own.
     target_error
-        Go on until no standard error of a mean is larger, in standard deviations of its
-        coordinate, and the chains have mixed; `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` says
-        it of some or all of these. The run is looked at after `num_samples`, and each time that
-        their number has doubled, up to `max_samples` (64 times `num_samples` if not given). The
-        result is that of a run of the length at which it ends.
+        The largest standard error of a mean, in standard deviations of its coordinate, at which
+        the run may end. `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` sets separate targets.
+        The errors are checked after `num_samples` draws and each time that the number of draws has
+        doubled. The run ends when they are small enough and the chains have mixed; its result
+        equals that of a run of this length.
+    max_samples
+        With `target_error`, the largest number of sampling steps per chain; 64 times
+        `num_samples` if not given.
     initial_position
         Where chains start: a position, a list of one per chain, or a function of a key. For
         NumPyro and PyMC models "uniform", the default, or "prior".

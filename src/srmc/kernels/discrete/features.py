@@ -133,7 +133,7 @@ def own_stein_change(
 def check_discrete_start(
     logdensity_fn: LogDensity, space: Space, x: Array, takes_gradient: bool
 ) -> None:
-    """Raise for a log density that is not a finite scalar at a state, or lacks a useful gradient."""
+    """Raise for a log density that is not a finite scalar at a state, or has no useful gradient."""
     check_density(logdensity_fn, x)
     value = logdensity_fn(x) if is_concrete(x) else 0.0
     if is_concrete(value) and not np.isfinite(value):
