@@ -133,7 +133,7 @@ def warnings_of_the_library():
         for node in ast.walk(ast.parse(path.read_text())):
             text = None
             if isinstance(node, ast.Call) and ast.unparse(node.func) in calls and node.args:
-                text = node.args[0]
+                text = None if "DeprecationWarning" in ast.unparse(node) else node.args[0]
             elif isinstance(node, ast.Yield) and path.stem == "trouble":
                 text = node.value
             elif isinstance(node, ast.List) and path.stem == "precision" and node.elts:

@@ -289,8 +289,8 @@ def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:
         )
     if any(_is_coarse(part, dtype) for part in parts):
         found.append(
-            f"moves are lost in rounding: at these draws the steps of {dtype} are larger than the "
-            "typical move. Use double precision, or subtract the location"
+            "moves are lost in rounding: they are smaller than the steps of floats at these draws. "
+            "Use double precision, or subtract the location"
         )
     return found
 
