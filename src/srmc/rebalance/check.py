@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from srmc.coordinates.whiten import Coordinates, Rows, whiten
+from srmc.coordinates.whiten import Rows
 from srmc.metrics.errors import autocorrelation_time
+from srmc.rebalance.features import Scored, scored
 from srmc.rebalance.support import DensityRows, Finding, probe, probe_outwards
 from srmc.types import Float, Int
 
@@ -40,11 +41,11 @@ def check_assumption(
     score: ScoreRows | None,
     density: DensityRows | None,
     exact: bool = True,
-    at: Coordinates | None = None,
+    at: Scored | None = None,
 ) -> tuple[Finding, ...]:
     """All checks that these arguments allow; if not `exact`, draws need not be of the target.
 
-    `at` are the coordinates of these draws, if they are known.
+    `at` are the draws in their coordinates, if these are known.
     """
     found = [_mean_score(chains, scores, at)] if exact else []
     if density is not None and score is not None:
@@ -56,16 +57,15 @@ def check_assumption(
     return tuple(found)
 
 
-def _mean_score(chains: Chains, scores: Chains, at: Coordinates | None) -> Finding:
+def _mean_score(chains: Chains, scores: Chains, at: Scored | None) -> Finding:
     """t tests of the means of s, of 1 + y s and of its average over whitened coordinates y."""
     dim = chains.shape[2]
     if chains[..., 0].size < 32 or chains.shape[1] < 4:
         return Finding("mean score", False, "too few draws to test the mean score")
     x, s = chains.reshape(-1, dim), np.where(np.isfinite(scores), scores, 0.0).reshape(-1, dim)
-    at = whiten(x, s) if at is None else at
-    y, s = at.whiten((x - x.mean(axis=0)) / at.scale), at.push(s * at.scale)
-    second = 1 + y * s
-    linear = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)
+    at = scored(x, s) if at is None else at
+    second = 1 + (at.y - at.y.mean(axis=0)) * at.s
+    linear = np.concatenate([at.s, second, second.mean(axis=1, keepdims=True)], axis=1)
     t, limit = _least_likely(linear.reshape(*chains.shape[:2], -1))
     failed = t > limit
     text = f"the least likely mean of a Stein feature is {t:.1f} standard errors from 0"

@@ -37,10 +37,15 @@ class Scored(NamedTuple):
         return len(self.at.scale)
 
 
-def scored(x: Rows, s: Rows, at: Coordinates | None = None) -> Scored:
-    """Draws with their scores, in the coordinates that these draws determine."""
-    at = whiten(x, s) if at is None else at
+def scored(x: Rows, s: Rows) -> Scored:
+    """Draws with their scores, in the coordinates that these draws determine.
+
+    In many dimensions they are in single precision: all are of order 1.
+    """
+    at = whiten(x, s)
     z, s = at.standardise(x), s * at.scale
+    if len(at.scale) > rule.MANY:
+        z, s = z.astype(np.float32), s.astype(np.float32)
     return Scored(at, z, at.whiten(z), at.push(s), at.regress(s))
 
 

@@ -13,14 +13,14 @@ from jax.tree_util import Partial
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
-from srmc.coordinates.whiten import Coordinates, Rows, whiten
+from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.choose import Bank
 from srmc.rebalance.estimate import estimate
-from srmc.rebalance.features import scored
+from srmc.rebalance.features import Scored, scored
 from srmc.rebalance.given import like, take
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
@@ -207,7 +207,7 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         scores = run.scores
     x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
     usable, varies = np.all(np.isfinite(s), axis=1), np.ptp(x, axis=0) > 0
-    at = whiten(x, s) if np.all(usable) and np.all(varies) else None
+    at = scored(x, s) if np.all(usable) and np.all(varies) else None
     findings = check_assumption(chains, scores, run.score, run.density, exact, at)
     if any(finding.failed for finding in findings) and _is_miscompiled(x, s, run.score):
         once_more = _rebalanced(run._replace(scores=None), exact)
@@ -247,7 +247,7 @@ def _moves(
     s: np.ndarray,
     usable: Bool[np.ndarray, " n"],
     varies: Bool[np.ndarray, " d"],
-    at: Coordinates | None,
+    at: Scored | None,
     findings: tuple[Any, ...],
     density: Batched | None,
 ) -> tuple[np.ndarray, Report]:
@@ -260,7 +260,7 @@ def _moves(
         return none, nothing("too few different draws have a finite score", stayed=lost)
     where = np.ix_(usable, varies)
     try:
-        draws = scored(x[where], s[where], at)
+        draws = scored(x[where], s[where]) if at is None else at
         found = estimate(draws, Bank(draws))
         z = match(draws, found)
     except np.linalg.LinAlgError as error:
