@@ -68,7 +68,7 @@ def rescaled(
     return build
 
 
-# One entry serves every dimension, and single precision promotes nothing.
+# One entry broadcasts to every dimension; single precision promotes no dtype.
 _UNIT_MASS = np.ones(1, np.float32)
 _HVPS = {
     "exact": tilt(),
@@ -94,12 +94,11 @@ def paper_settings(
     surrogate score.
 
     On the paper's own Gaussian, HMC with these settings overflows from alpha = 1 on;
-    docs/explanation/theory.md has the condition for stability, and `info.is_stable` tells when it
-    is violated.
+    docs/explanation/theory.md has the condition for stability; `info.is_stable` reports violations.
     """
     check_option("hvp", hvp, _HVPS)
     check_flag("discrete", discrete)
-    as_strength(alpha)  # raises for what is neither a strength nor one's number
+    as_strength(alpha)  # raises unless it is a strength or a number
     settings = {
         "alpha": alpha,
         "gain": gain(rho),
@@ -118,7 +117,7 @@ def _in_units(algorithm: Any, scale: ArrayLike | None) -> Any:
 
 
 def _local(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a kernel with short steps, which can follow a target that moves under it."""
+    """The options of a kernel with short steps, which can follow a moving target."""
     surrogate = options.get("surrogate")
     moves_only = isinstance(surrogate, Field) or (
         isinstance(surrogate, Surrogate) and not surrogate.bends
@@ -228,7 +227,7 @@ def nuts(
 def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> SamplingAlgorithm:
     """Repelled Metropolis with one-site flips: a site and a new value drawn uniformly.
 
-    Here and below, beside the keywords of `repel`:
+    Here and below, in addition to the keywords of `repel`:
 
     - `feature`: what the history averages. "gibbs": E[x_i given the rest] - x_i, from the changes
       of all one-site flips; "stein": the paper's pi(x with x_i reversed) / pi(x) - 1; both have
@@ -239,7 +238,7 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
     - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
       for all sites and values, at about the cost of a gradient; of shape (site, value), or for
       two values the changes of the flips in the shape of the state. A
-      `srmc.kernels.SiteDifferences` has the changes of one site besides, which `flip_mh` and
+      `srmc.kernels.SiteDifferences` also has the changes of one site, which `flip_mh` and
       `gibbs` then use. Without it, changes are evaluations of the log density, in chunks of bounded
       memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.

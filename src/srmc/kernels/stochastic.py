@@ -28,9 +28,9 @@ from srmc.repel.surrogate import Surrogate, Tilt
 from srmc.repel.target import all_finite, as_position, from_score
 from srmc.types import Array, ArrayLike, Feature, Position, PRNGKey, PyTree, Score
 
-# Minibatch noise dominates the exponent scale, so the watch goes by the rate of the loop alone.
+# Minibatch noise dominates the exponent scale, so that only the rate of the loop is limited.
 DEFAULT_STRENGTH = watched(3.0, limit=1e6)
-# The history averages the noise of as many minibatches as it can.
+# rho = 1 averages the noise of all minibatches so far.
 DEFAULT_GAIN = make_gain(rho=1.0)
 
 Minibatch: TypeAlias = PyTree

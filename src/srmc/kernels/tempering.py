@@ -1,4 +1,4 @@
-"""Parallel tempering around any kernel: hot copies of a chain find the modes, and swaps tell it."""
+"""Parallel tempering around any kernel: chains at higher temperatures cross barriers, and swap."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class TemperingInfo(NamedTuple):
     inner_info
         The reports of the kernel at all temperatures.
     swap_rate
-        The probability of a swap of each two neighbours, whether or not it was their turn.
+        The probability of a swap of each two neighbours, proposed at this step or not.
     is_finite
         Whether the step of each level was finite; on a discrete space, of all levels.
     num_gradients
@@ -109,7 +109,7 @@ def _moved_and_swapped(
     """A step of all levels by `move(temperature, key, state)`, then swaps of neighbours.
 
     `value` is the log density of the target itself at the states of all levels. Even and odd pairs
-    take turns.
+    alternate.
     """
     move_key, swap_key = jax.random.split(rng_key)
     keys = jax.random.split(move_key, heat.size)
@@ -123,7 +123,7 @@ def _moved_and_swapped(
 
 
 class Tempered(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
-    """A `SamplingAlgorithm` whose target must stand still."""
+    """A `SamplingAlgorithm` whose target must not change."""
 
     def rescore(self, state: TemperingState) -> TemperingState:
         """Refuse; `repel` asks for it when the target has moved."""
@@ -131,7 +131,7 @@ class Tempered(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no type
 
 
 class Tempering(Repellable):
-    """The type of `srmc.tempering`, which may be repelled on discrete spaces, too."""
+    """The type of `srmc.tempering`, which can be repelled on discrete spaces as well."""
 
     def __init__(self, function: Callable[..., SamplingAlgorithm]):
         functools.update_wrapper(self, function)
@@ -157,10 +157,10 @@ def tempering(
     kernel: Callable[..., SamplingAlgorithm] = blackjax.nuts,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
-    """Parallel tempering: chains on pi^(1/T), whose neighbours swap places by turns.
+    """Parallel tempering: chains on pi^(1/T), whose neighbours swap states.
 
-    After each step of all levels, those at an even place swap with the next, or by turns those at
-    an odd place (Okabe et al., 2001; non-reversible, Syed et al., 2022), with probability
+    After each step of all levels, those at an even place swap with the next, or at every other step
+    those at an odd place (Okabe et al., 2001; non-reversible, Syed et al., 2022), with probability
     min(1, exp((1/T_i - 1/T_j) (log pi(x_j) - log pi(x_i)))). Swaps take no gradient. The level at
     temperature T runs in units of sqrt(T), so that the arguments which suit the target suit it too.
 

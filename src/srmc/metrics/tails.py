@@ -7,11 +7,13 @@ import numpy as np
 from srmc.metrics.errors import batch_means_error, size_from
 from srmc.types import Bool, Float
 
-UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
+UNSEEN = (
+    3  # expected number of draws in a tail that independent draws miss with a probability of 5%
+)
 RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
-HEAVIEST = 0.95  # shape that is assumed at most; at 1 there is no mean
-FEWEST = 25  # values of which a tail is fitted
-FAR = 0.2  # standard deviations times sqrt(n): nearer values hide a few percent of the error
+HEAVIEST = 0.95  # largest shape that is assumed; at 1 there is no mean
+FEWEST = 25  # smallest number of values that a tail is fitted to
+FAR = 0.2  # in standard deviations times sqrt(n): the farthest value above which a tail is fitted
 
 
 class Tail(NamedTuple):

@@ -12,7 +12,7 @@ from srmc.models.problem import Problem
 from srmc.rebalance.traces import Dataset, values_of
 from srmc.types import Array, Float, Position
 
-AT_ONCE = 1024  # draws that are transformed together
+AT_ONCE = 1024  # number of draws that are transformed together
 
 
 def over_draws(function: Callable[[Any], Any], draws: Any) -> Any:
@@ -97,7 +97,7 @@ def resampled(weights: Float[np.ndarray, "chain draw"], draws: Flat) -> np.ndarr
     return order
 
 
-FIRST, SECOND = 0.5, 0.25  # values to try, which most supports have
+FIRST, SECOND = 0.5, 0.25  # trial values, inside most supports
 
 
 def all_values(problem: Problem, position: Position) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from srmc.rebalance.traces import Dataset, values_of
 from srmc.targets import Target
 from srmc.types import Array, Float, Position
 
-CHECKED = 200  # draws at which the model must return what the trace has
+CHECKED = 200  # number of draws at which the model must reproduce the trace
 
 Unravel = Callable[[Array], Position]
 Constrain = Callable[[Position], dict[str, Array]]
@@ -60,7 +60,7 @@ def _is_density(model: Any, data: Any) -> bool:
 def _density(
     plain: Dataset, model: Any, unconstrain: Unconstrain | None, constrain: Constrain | None
 ) -> Problem:
-    """A log density, with its transforms or of the trace's variables as they are."""
+    """A log density, with its transforms, or of the trace's variables."""
     names = tuple(values_of(plain))
     density = model.logdensity_fn if isinstance(model, Target) else model
     if unconstrain is None or constrain is None:
@@ -71,7 +71,7 @@ def _density(
             unconstrain = lambda values: jax.tree.unflatten(structure, [values[k] for k in names])
         else:
             unconstrain = lambda values: values["x"] if names == ("x",) else values
-    starts: Any = None  # draws are there already
+    starts: Any = None  # no chain is started
     return Problem("model", density, starts, constrain, Inverse(names, unconstrain))
 
 

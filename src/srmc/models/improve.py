@@ -243,7 +243,7 @@ def _with_gains(posterior: Dataset, done: Improvement) -> Dataset:
 
 
 def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
-    """The log likelihood at the moved draws, if the trace has one and the model knows it."""
+    """The log likelihood at the moved draws, if the trace and the model have one."""
     plain = groups.get("log_likelihood")
     if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
         return {}

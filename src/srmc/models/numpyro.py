@@ -40,7 +40,7 @@ def has_sites(model: Callable[..., Any]) -> bool:
         trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
     except TypeError:  # it takes arguments, as a log density does
         return False
-    except AssertionError:  # by which NumPyro refuses a model
+    except AssertionError:  # raised by NumPyro for an invalid model
         return True
     return any(site["type"] == "sample" for site in trace.values())
 
@@ -114,7 +114,7 @@ def _is_refused(error: Exception) -> bool:
 
 
 def _arguments(model: Callable[..., Any], data: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """The arguments of a model, by position or by name; refuse those that it does not take."""
+    """The arguments of a model, by position or by name; raise for those that it does not take."""
     if data is not None and not isinstance(data, tuple | list | Mapping):
         raise TypeError(
             "data must be the arguments of a NumPyro model, a tuple or a dictionary, such as "
@@ -193,7 +193,7 @@ def _check_continuous(trace: Mapping[str, Any]) -> str:
     return discrete
 
 
-SAME = 1e-4  # relative difference of log densities that rounding of data may make
+SAME = 1e-4  # largest relative difference of log densities that rounding of data explains
 
 
 class Functions(NamedTuple):
@@ -259,7 +259,7 @@ def _values(
 
 @remembered
 def _notes(code: Code) -> list[str]:
-    """What is known of a model; nothing at first."""
+    """Facts about a model that are found once; empty at first."""
     return []
 
 

@@ -95,7 +95,7 @@ class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
         loop = {"gain": gain(rho=0.8, scale=0.5, delay=1000), "frame": "moving"}
         self._options: dict[str, Any] = loop | options
         self._options["alpha"] = watched(10.0) if alpha is None else alpha
-        self._sample_fn: Any = None  # by this MCMC knows that `init` was called
+        self._sample_fn: Any = None  # MCMC tests this for whether `init` was called
         self._num_warmup = 0
 
     @property

@@ -62,7 +62,7 @@ def sample(
     chain are in the group posterior_plain; R-hat and effective sample sizes are to be taken from
     there.
     """
-    import_arviz()  # before PyMC does, which does not mind its stamp of the day
+    import_arviz()  # before PyMC imports it, which would show ArviZ's FutureWarning
     import pymc as pm
 
     model = model or pm.Model.get_context(error_if_none=False)

@@ -80,7 +80,7 @@ def _when(
 def sums(*terms: Array) -> Float[Array, " term"]:
     """The sum of all entries of each array.
 
-    These are products with a vector of ones, all at once if the arrays are of one size: on a CPU,
+    These are products with a vector of ones, in one product if the arrays have one size: on a CPU,
     XLA takes several times as long for reductions.
     """
     rows = [jnp.ravel(term) for term in terms]

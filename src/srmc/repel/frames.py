@@ -111,7 +111,7 @@ class Frame:
 @register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Fixed(Frame):
-    """The kernel acts on pi_theta, which stands still between updates of the history.
+    """The kernel acts on pi_theta, which does not change between updates of the history.
 
     When it has moved, what the kernel cached about it is evaluated again.
     """
@@ -212,7 +212,7 @@ class Fixed(Frame):
 @register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Moving(Frame):
-    """The kernel acts on pi, so that the base chain is the plain one whatever alpha is."""
+    """The kernel acts on pi, so that the base chain does not depend on alpha."""
 
     def move(self, rng_key: PRNGKey, state: RepelState) -> Found:
         start = state.inner_state

@@ -246,7 +246,7 @@ def _check_metric(matrix: Any) -> None:
         check_number(name, numbers, above=0.0, scalar=False)
         return
     symmetric = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1]
-    symmetric = symmetric and np.allclose(numbers, numbers.T, rtol=1e-4)  # no NaN is
+    symmetric = symmetric and np.allclose(numbers, numbers.T, rtol=1e-4)  # false for NaN
     if not (symmetric and np.linalg.eigvalsh(numbers)[0] > 0):
         raise ValueError(
             f"{name} must be a vector of positive numbers or a positive definite matrix, got "

@@ -59,7 +59,7 @@ Move: TypeAlias = Callable[..., Found]
 
 
 class _Learned(NamedTuple):
-    """The history after a step, and what the strength is told about the feature."""
+    """The history after a step, and what the strength needs to know about the feature."""
 
     theta: Feature
     feature: Feature
@@ -69,7 +69,7 @@ class _Learned(NamedTuple):
     is_valid: Bool[Array, ""]
 
 
-class _Pushed(NamedTuple):
+class _Strength(NamedTuple):
     """The strength after a step."""
 
     alpha: Float[Array, ""]
@@ -124,8 +124,8 @@ class Loop:
         elif callable(found.feature):
             learned, pushed = self._at_updates(state, found)
         else:
-            learned = self._learn(state, found, found.feature)  # theta_{n+1}
-            pushed = self._push(state, learned, found.is_inside)  # alpha_{n+1}
+            learned = self._update_history(state, found, found.feature)  # theta_{n+1}
+            pushed = self._update_strength(state, learned, found.is_inside)  # alpha_{n+1}
         new = RepelState(
             position=found.position,
             theta=learned.theta,
@@ -150,7 +150,7 @@ class Loop:
         )
         return new, info
 
-    def _learn(self, state: RepelState, found: Found, feature: Feature) -> _Learned:
+    def _update_history(self, state: RepelState, found: Found, feature: Feature) -> _Learned:
         """The history: theta + gamma (phi - theta), if the feature is valid and finite."""
         entering = feature if found.entering is None else found.entering
         if self.history.average:
@@ -163,14 +163,16 @@ class Loop:
         feature = optax.tree.where(valid, feature, state.feature)
         return _Learned(theta, feature, gamma, enters, size, valid)
 
-    def _push(self, state: RepelState, learned: _Learned, is_inside: Bool[Array, ""]) -> _Pushed:
+    def _update_strength(
+        self, state: RepelState, learned: _Learned, is_inside: Bool[Array, ""]
+    ) -> _Strength:
         """The strength, which may depend on the exponent scale |alpha (A theta)·phi|."""
         alignment = self._alignment(learned.theta, learned.feature)
         exponent = state.alpha * alignment
         is_finite = learned.is_valid & is_inside
         seen = Seen(state.step + 1, learned.gamma, exponent, is_finite, learned.size, alignment)
         alpha, strength_state = self.strength.update(state.strength_state, seen)
-        return _Pushed(
+        return _Strength(
             alpha=jnp.where(self.history.is_due(state.step), alpha, state.alpha),
             strength_state=strength_state,
             exponent=exponent,
@@ -182,16 +184,16 @@ class Loop:
         """`|(A theta)·phi|`, the exponent scale per unit of alpha."""
         return jnp.abs(jnp.sum(sums(*_products(self.precondition(theta), feature))))
 
-    def _unchanged(self, state: RepelState) -> tuple[_Learned, _Pushed]:
-        """The history and the strength of a step without an update."""
+    def _unchanged(self, state: RepelState) -> tuple[_Learned, _Strength]:
+        """History and strength of a step without an update."""
         zero, yes = jnp.zeros_like(state.alpha), jnp.ones((), bool)
         exponent = state.alpha * self._alignment(state.theta, state.feature)
         return (
             _Learned(state.theta, state.feature, zero, ~yes, zero, yes),
-            _Pushed(state.alpha, state.strength_state, exponent, ~yes, zero),
+            _Strength(state.alpha, state.strength_state, exponent, ~yes, zero),
         )
 
-    def _at_updates(self, state: RepelState, found: Found) -> tuple[_Learned, _Pushed]:
+    def _at_updates(self, state: RepelState, found: Found) -> tuple[_Learned, _Strength]:
         """History and strength inside conditionals, as a loop whose steps are the updates.
 
         XLA updates theta in place only if nothing else in the conditional reads it; so there are
@@ -200,14 +202,16 @@ class Loop:
         due, every = self.history.is_due(state.step), self.history.every
         loop = dataclasses.replace(self, history=dataclasses.replace(self.history, every=1))
         updates = state._replace(step=state.step // every)
-        learn = lambda _: loop._learn(updates, found, found.feature())
+        learn = lambda _: loop._update_history(updates, found, found.feature())
         idle, rests = self._unchanged(state)
         like = jax.eval_shape(learn, None)
         idle = jax.tree.map(lambda leaf, other: leaf.astype(other.dtype), idle, like)
         learned: _Learned = when(due, learn, idle)
         zero = jnp.zeros_like(state.alpha)
-        push = lambda _: loop._push(updates, learned, found.is_inside)._replace(exponent=zero)
-        pushed: _Pushed = when(due, push, rests._replace(exponent=zero))
+        push = lambda _: loop._update_strength(updates, learned, found.is_inside)._replace(
+            exponent=zero
+        )
+        pushed: _Strength = when(due, push, rests._replace(exponent=zero))
         exponent = state.alpha * self._alignment(learned.theta, learned.feature)
         return learned, pushed._replace(exponent=exponent)
 

@@ -88,7 +88,7 @@ def repel(
         `srmc.repel.affine()`.
     frame
         "moving", the default for a shift and the only frame of a field: draws travel with the
-        target, and the base chain is the plain one whatever alpha is. A move that costs more than
+        target, and the base chain does not depend on alpha. A move that costs more than
         10 + d in log density is not made and counts as not finite; moves are checked only on
         steps that update the history. "fixed", the only frame of a tilt: the chain stays where it
         is when the target moves, as in the paper, which speeds up the mixing of kernels with
@@ -209,7 +209,7 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
 
 
 def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
-    """Raise for names that `repel` does not know, and bad values of those about the history."""
+    """Raise for names that `repel` does not have, and for bad values of `alpha` and `history_*`."""
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:
@@ -243,7 +243,7 @@ def _as_density(
 
 
 def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
-    """The surrogate that the keyword asks for: a shift by default, or a move along a field."""
+    """The surrogate of this keyword: by default a shift; for a field, a move along it."""
     if surrogate is None:
         return shift()
     if isinstance(surrogate, Field):
@@ -256,7 +256,7 @@ def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
 
 
 def choose_frame(frame: str | None, surrogate: Surrogate) -> str:
-    """The frame that the keyword asks for, which the surrogate must have."""
+    """The frame of this keyword; raise if the surrogate does not have it."""
     if frame is None:
         return "moving" if surrogate.carries else "fixed"
     check_option("frame", frame, ("fixed", "moving"))

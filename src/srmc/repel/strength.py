@@ -16,7 +16,7 @@ _TINY = np.finfo(float).tiny
 
 
 class Seen(NamedTuple):
-    """What a schedule of alpha is told after each step.
+    """What a schedule of alpha sees after each step.
 
     step, gamma
         The number of steps taken, and the last gain.

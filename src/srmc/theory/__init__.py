@@ -1,6 +1,6 @@
 """The paper's limit theorem as functions: predict what repellence will do before a run.
 
-A `Case` holds what the theorem needs to know about a target, its kernel and a function f. It comes
+A `Case` holds what the theorem needs of a target, its kernel and a function f. It comes
 from a finite chain (`finite`), a Gaussian (`gaussian`) or the draws of a base run (`estimate`), and
 is passed on as `asymptotic_covariance(*case, alpha=1, rho=1)`.
 """

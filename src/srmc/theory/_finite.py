@@ -27,7 +27,7 @@ Tables: TypeAlias = tuple[
 
 
 class Carry(NamedTuple):
-    """What replicates carry from step to step; all but `spent` stands still at the budget."""
+    """What replicates carry from step to step; beyond the budget, only `spent` changes."""
 
     states: Int[Array, " replicate"]
     theta: Float[Array, "replicate d"]
@@ -187,7 +187,7 @@ def _simulate(
             return jnp.where(goes_on.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
 
         kept: Carry = jax.tree.map(keep, moved, carry)
-        # What the step would have cost stays spent, so that no later and cheaper one is made.
+        # The cost of the refused step is kept, so that no later and cheaper step is made.
         return kept._replace(spent=moved.spent)
 
     starts = jax.random.categorical(start_key, log_pi, shape=(size,))
@@ -207,9 +207,9 @@ def transition_matrix(
 ) -> Float[np.ndarray, "state state"]:
     """Return the matrix of a sampler such as `srmc.gwg(f, space, ...)` with its history held.
 
-    `states` are all states of the space, such as `space.all_states(shape)`. A kernel tells the
+    `states` are all states of the space, such as `space.all_states(shape)`. A kernel reports the
     probabilities of each proposal and of its acceptance; `num_proposals` are made from each state
-    until none is missing, which their sum tells. `theta` is the history, 0 if not given; give the
+    which must include every possible move. `theta` is the history, 0 if not given; give the
     sampler `alpha=srmc.fixed(alpha)` to have it repelled. Kernels that do not propose states one
     by one, `srmc.gibbs`, `srmc.path_auxiliary` and `srmc.gwg` with several sites, have no such
     probabilities.
@@ -250,7 +250,7 @@ def transition_matrix(
     matrix: np.ndarray = proposal * accepted
     np.fill_diagonal(matrix, 0.0)
     matrix += np.diag(np.maximum(1 - matrix.sum(axis=1), 0))
-    matrix /= matrix.sum(axis=1, keepdims=True)  # which is 1 up to rounding
+    matrix /= matrix.sum(axis=1, keepdims=True)  # 1 up to rounding
     return matrix
 
 
@@ -304,7 +304,7 @@ class MeanField:
         """The smallest eigenvalue of the Hessian of the potential, I + alpha Cov(s, s).
 
         It is at least 1 everywhere, so that paths of the ODE approach each other as exp(-t) or
-        faster, whatever alpha is (prop:ode-stable).
+        faster, for every alpha (prop:ode-stable).
         """
         p = self.surrogate(theta)
         centred = self.features - p @ self.features

@@ -178,7 +178,7 @@ def budget_covariance(
     """Return the limit of B^rho Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
 
     `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
-    averages, whatever the gain is. The result is C^rho times that, with C the mean cost.
+    averages with any gain. The result is C^rho times that, with C the mean cost.
     `costs` is the cost of a step, or the costs of many steps, in any unit. To judge a repelled
     sampler, compare its result with that of alpha = 0 at the cost of the base kernel.
     """

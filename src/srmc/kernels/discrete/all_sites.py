@@ -145,8 +145,7 @@ def _block_gibbs(
     colours = colouring(graph, space.num_sites(x))
     in_block = jnp.asarray(colours)[:, None] == block
     logits = lambda x, guide: jnp.where(in_block | _held(space, x), guide, -jnp.inf)
-    # Each site of a block has its conditional distribution whatever values the other sites of the
-    # block take, so that the correction then accepts.
+    # The sites of a block are independent given the rest, so that the correction accepts.
     new, info = everywhere(rng_key, SiteState(x, local), view, logits)
     return BlockState(*new, (block + 1) % (1 + max(colours))), info
 

@@ -23,11 +23,11 @@ _Compared: TypeAlias = tuple[Float[np.ndarray, "site value"], Float[np.ndarray, 
 _COMPARED: weakref.WeakKeyDictionary[LogDensity, dict[Any, _Compared]] = weakref.WeakKeyDictionary()
 
 FEATURES = ("gibbs", "stein", "relaxed-gibbs", "relaxed")
-AFFORDABLE = 64  # the most neighbours of a state that the default feature evaluates one by one
+AFFORDABLE = 64  # largest number of neighbours that the default feature evaluates one by one
 
 
 class Evaluated(NamedTuple):
-    """What was evaluated at a state: of the last three, only those that something needs.
+    """What was evaluated at a state: of the last three, only those that are needed.
 
     gradient
         The gradient of the relaxed log density.
@@ -63,13 +63,13 @@ def check_bend(bend: str, kind: str | None) -> None:
 
 
 def default_bend(kind: str | None, surrogate: Surrogate | None) -> str:
-    """By sites, which is cheaper and acts on each alone, where that drives the feature to 0."""
+    """By sites, which is cheaper, where that drives the feature to 0."""
     by_sites = surrogate is None and kind in (None, "gibbs", "relaxed-gibbs")
     return "sites" if by_sites else "feature"
 
 
 def tilted_kind(surrogate: Surrogate, kind: str | None) -> str:
-    """The feature of a tilt, which is the gradient; refuse others, and other surrogates."""
+    """The feature of a tilt, which is the gradient; raise for others, and for other surrogates."""
     if not isinstance(surrogate, Tilt):
         raise ValueError(
             f"surrogate must be srmc.tilt() on a discrete space, got {surrogate!r}; without it, "
@@ -133,7 +133,7 @@ def own_stein_change(
 def check_discrete_start(
     logdensity_fn: LogDensity, space: Space, x: Array, takes_gradient: bool
 ) -> None:
-    """Raise for a log density that is not a finite scalar at a state, or has no useful gradient."""
+    """Raise for a log density that is not a finite scalar, or has no gradient."""
     check_density(logdensity_fn, x)
     value = logdensity_fn(x) if is_concrete(x) else 0.0
     if is_concrete(value) and not np.isfinite(value):
@@ -186,7 +186,7 @@ def check_gradient(logdensity_fn: LogDensity, space: Space, x: Array) -> None:
 
 
 def _is_linear(logdensity_fn: LogDensity, space: Space, x: Array) -> bool:
-    """Whether the log density is linear in each site, as far as can be seen now."""
+    """Whether the log density is linear in each site, as far as this can be computed now."""
     compared = _compared(logdensity_fn, space, x)
     return compared is None or np.allclose(*compared, rtol=1e-3, atol=1e-3)
 

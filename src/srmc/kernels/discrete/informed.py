@@ -77,7 +77,7 @@ def over_values(weights: Float[Array, "site offset"]) -> Float[Array, " site"]:
 def _draw_sites(
     rng_key: PRNGKey, log_weights: Float[Array, " site"], num_sites: int
 ) -> Int[Array, " drawn"]:
-    """The same, for one site without a random number per site."""
+    """The same; a single site is drawn without a random number per site."""
     if num_sites == 1:
         return _draw_site(rng_key, log_weights)[None]
     return _draw_distinct(rng_key, log_weights, num_sites)
@@ -94,7 +94,7 @@ def _draw_distinct(
 def _draw_site(rng_key: PRNGKey, log_weights: Float[Array, " site"]) -> Int[Array, ""]:
     """A site by its weight: first a block of sites, then one site of the block.
 
-    No sum then runs over so many terms that it loses the small ones.
+    Sums are then short enough not to round small terms away.
     """
     sites = len(log_weights)
     width = math.isqrt(sites - 1) + 1
@@ -218,7 +218,7 @@ def _lengths(path_length: float | Array, num_sites: int) -> tuple[float | Array,
 
 
 def _draw_count(rng_key: PRNGKey, mean: Scalar) -> tuple[Int[Array, ""], Scalar]:
-    """How many sites change, and the log probability of that number.
+    """The number of sites that change, and its log probability.
 
     It is a number drawn uniformly between mean / 2 and 3 mean / 2, rounded. Were it always the
     same even number, the number of ones of a binary state would remain even or odd.
@@ -230,7 +230,7 @@ def _draw_count(rng_key: PRNGKey, mean: Scalar) -> tuple[Int[Array, ""], Scalar]
 
 
 def _draw_offsets(rng_key: PRNGKey, weights: Float[Array, "drawn offset"]) -> Int[Array, " drawn"]:
-    """How far, modulo the number of values, each site moves."""
+    """The move of each site, modulo the number of values."""
     if weights.shape[1] == 1:
         return jnp.ones((len(weights),), int)
     return 1 + jax.random.categorical(rng_key, weights)

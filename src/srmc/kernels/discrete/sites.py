@@ -1,4 +1,4 @@
-"""A log density on a discrete space, with what a kernel and the history need to know about it.
+"""A log density on a discrete space, with what a kernel and the history need of it.
 
 What is evaluated at a state does not depend on theta, so that bending it again is free.
 """
@@ -39,7 +39,7 @@ class Local(NamedTuple):
     guide
         The changes of the log density that proposals go by, exact or to first order.
     changes
-        The exact changes, where bending needs them beside the guide.
+        The exact changes, where bending needs them in addition to the guide.
     feature
         What the history averages, in the shape of a state.
     kept
@@ -115,7 +115,7 @@ class Sites:
         self.target = Target(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
         self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
-        # Where a kernel goes by changes of all sites, those of one site are no help.
+        # Where changes of all sites guide a kernel, those of one site are not needed.
         self.one_site = None
         if guide is None and isinstance(differences, SiteDifferences):
             self.one_site = differences
@@ -144,7 +144,7 @@ class Sites:
         )
 
     def chosen(self, x: Array) -> str:
-        """The feature that was asked for, or the default for a state of this size."""
+        """The given feature, or the default for a state of this size."""
         if self.feature is not None:
             return self.feature
         return features.default_kind(self.space, x, self.differences is not None)
@@ -181,7 +181,7 @@ class Sites:
         return y, Local(local.logdensity + change, kept=kept)
 
     def feature_at(self, x: Array, local: Local) -> Array:
-        """The feature at a state, from what the kernel knows there as far as that goes."""
+        """The feature at a state, from what the kernel evaluated there where possible."""
         if local.feature is not None:
             known: Array = local.feature
             return known
@@ -210,7 +210,7 @@ class Sites:
         return max(1, changed, self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
-        """Whether the feature follows from the changes that the kernel goes by."""
+        """Whether the feature follows from the changes that guide the kernel."""
         return (kind, self.guide) in (("gibbs", "exact"), ("relaxed-gibbs", "gradient"))
 
     def bend(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
@@ -257,7 +257,7 @@ class Sites:
         check_feature_kind(self.chosen(x), self.logdensity_fn, self.space, x)
 
     def _evaluate(self, x: Array, takes_gradient: bool, takes_changes: bool) -> Evaluated:
-        """What the kernel and a feature need at a state, and no more."""
+        """What the kernel and a feature need at a state."""
         if takes_gradient:
             value, gradient = jax.value_and_grad(self.target)(x)
             seen = Evaluated(value, gradient, allowed(self.space.linear(x, gradient)))
@@ -317,7 +317,7 @@ class Sites:
         return self.space.num_neighbours(x) * per_feature
 
     def products(self, x: Array, evaluations: Array) -> Array:
-        """How many of a step's evaluations were Hessian-vector products."""
+        """The number of a step's evaluations that were Hessian-vector products."""
         with_product = self._tilt_cost()[1]
         return with_product * (evaluations - self._cost(x, self.chosen(x)))
 

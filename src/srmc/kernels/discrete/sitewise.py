@@ -1,4 +1,4 @@
-"""Kernels on discrete spaces: their form, and how Algorithm 1 runs around them."""
+"""Kernels on discrete spaces: their type, and Algorithm 1 around them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def decide(
 ) -> tuple[SiteState, SiteInfo]:
     """The Metropolis-Hastings decision: accept with probability min(1, exp(log_ratio)).
 
-    A proposal of probability 0, drawn if all are, is refused.
+    A proposal of probability 0, which is drawn only if all have that, is rejected.
     """
     is_finite = jnp.isfinite(proposed.local.logdensity)
     is_possible = is_finite & (log_proposal > -jnp.inf) & ~jnp.isnan(log_ratio)
@@ -100,7 +100,7 @@ def decide(
 
 
 class OnSites(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
-    """A `SamplingAlgorithm` that knows its space."""
+    """A `SamplingAlgorithm` with its space."""
 
     space: Space
 
@@ -272,7 +272,7 @@ class SiteFrame:
         return dataclasses.replace(self.loop, history=history)
 
     def _feature(self, state: RepelState, inner_state: KernelState) -> tuple[Any, int | Array]:
-        """The feature, or a function that evaluates it, and its evaluations beside the kernel's.
+        """The feature, or a function that evaluates it, and the evaluations that it adds.
 
         A target that is bent by its sites needs neither a feature nor a strength between two
         updates of the history.

@@ -139,7 +139,7 @@ def Binary() -> Space:
 
 
 def Ordinal(num_values: int) -> Space:
-    """Sites that hold a number from 0 to K - 1, which log densities take as it is."""
+    """Sites that hold a number from 0 to K - 1, which log densities take unchanged."""
     return Space(num_values, one_hot=False)
 
 
