@@ -75,6 +75,8 @@ class Improvement(NamedTuple):
         mean, sd and quantiles, after over before. Empty for weights.
     plain
         The variables that kept their plain draws, since these would get worse on average.
+    coordinates
+        The learned coordinates in which draws were moved, in words; empty if there are none.
     """
 
     method: str
@@ -87,6 +89,7 @@ class Improvement(NamedTuple):
     effective: float = 1.0
     variables: Mapping[str, Gain] = {}
     plain: tuple[str, ...] = ()
+    coordinates: str = ""
 
 
 def improve(
@@ -227,6 +230,7 @@ def _done(
         **report.expected._asdict(),
         variables=own,
         plain=tuple(name for name, gain in own.items() if gain.is_loss),
+        coordinates="" if report.coordinates is None else str(report.coordinates),
     )
 
 

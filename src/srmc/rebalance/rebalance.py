@@ -13,17 +13,21 @@ from jax.tree_util import Partial
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
+from srmc.coordinates import learn_coordinates
 from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.choose import Bank
+from srmc.rebalance.errors import active_features
 from srmc.rebalance.estimate import estimate
 from srmc.rebalance.features import Scored, scored
+from srmc.rebalance.gains import gains
 from srmc.rebalance.given import like, take
+from srmc.rebalance.learned import Turned
 from srmc.rebalance.match import match
-from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
+from srmc.rebalance.report import Expected, Report, chosen, expected, is_nothing, nothing
 from srmc.rebalance.support import has_edge
 from srmc.types import Array, Bool, Float
 
@@ -154,16 +158,24 @@ def refuse(function: str, gone: dict[str, Any]) -> None:
 
 
 class Run(NamedTuple):
-    """Draws in chains, their scores if they are known, and the functions of a draw."""
+    """Draws in chains, their scores if they are known, and the functions of a draw.
+
+    `learns` says whether draws may be moved in learned coordinates, which `srmc.sample` has already
+    tried in warm-up.
+    """
 
     chains: Float[np.ndarray, "chain draw d"]
     scores: Float[np.ndarray, "chain draw d"] | None
     score: Batched | None
     density: Batched | None = None
+    learns: bool = True
 
 
 class Rebalanced(NamedTuple):
-    """The moves of draws under one map, what was done, and the draws with their scores."""
+    """The moves of draws under one map, what was done, and the draws with their scores.
+
+    The latter are in learned coordinates if draws were moved there.
+    """
 
     moves: Float[np.ndarray, "chain draw d"]
     report: Report
@@ -213,8 +225,38 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         once_more = _rebalanced(run._replace(scores=None), exact)
         return once_more._replace(report=_with_cost(once_more.report, run, began))
     moves, report = _moves(x, s, usable, varies, at, findings, run.density)
-    report = _with_cost(report._replace(findings=findings), run, began)
-    return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+    found = Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+    if run.learns and at is not None and not any(finding.failed for finding in findings):
+        found = _in_learned(found, run.density, exact) or found
+    return found._replace(report=_with_cost(found.report._replace(findings=findings), run, began))
+
+
+def _in_learned(plain: Rebalanced, density: Batched | None, exact: bool) -> Rebalanced | None:
+    """The draws moved in learned coordinates, if these promise smaller errors."""
+    coordinates = learn_coordinates(plain.chains, plain.scores)
+    if coordinates.is_identity:
+        return None
+    turned, shape = Turned.by(coordinates), plain.chains.shape
+    u, s = turned.forward(*(v.reshape(-1, shape[2]) for v in (plain.chains, plain.scores)))
+    chains, scores = u.reshape(shape), s.reshape(shape)
+    findings = check_assumption(chains, scores, None, None, exact)
+    every = np.ones(len(u), bool), np.ones(shape[2], bool)
+    moves, report = _moves(u, s, *every, None, findings, density, turned.inverse)
+    if not report.moved:
+        return None
+    found = Rebalanced(moves.reshape(shape), report, chains, scores)
+    new, old = (_expected(plain.chains, part) for part in (found, plain))
+    if sum(new) >= sum(old):
+        return None
+    return found._replace(report=report._replace(coordinates=coordinates, expected=new))
+
+
+def _expected(x: Float[np.ndarray, "chain draw d"], part: Rebalanced) -> Expected:
+    """The gains for the draws themselves, in whatever coordinates they were moved."""
+    if not part.report.moved:
+        return Expected(1.0, 1.0, 1.0)
+    features = active_features(part.chains, part.scores)
+    return Expected(*gains({"x": x}, {"x": x + part.moves}, features)["x"])
 
 
 def _is_miscompiled(x: Rows, s: Rows, score: Batched | None) -> bool:
@@ -250,8 +292,9 @@ def _moves(
     at: Scored | None,
     findings: tuple[Any, ...],
     density: Batched | None,
+    back: Callable[[Rows], Rows] = lambda x: x,
 ) -> tuple[np.ndarray, Report]:
-    """The moves of draws, and what was done beside the checks."""
+    """The moves of draws, and what was done; `back` leads to the coordinates of the density."""
     none = np.zeros_like(x)
     lost = int(np.sum(~usable))
     if failed := [f.text for f in findings if f.failed]:
@@ -274,8 +317,9 @@ def _moves(
     moves[where] = draws.at.scale * (z - draws.z)
     size = (z - draws.z).ravel()
     if density is not None:
-        left = ~np.isfinite(density(x + moves))
-        if has_edge(density, x, x + moves, np.flatnonzero(left)):
+        before, after = back(x), back(x + moves)
+        left = ~np.isfinite(density(after))
+        if has_edge(density, before, after, np.flatnonzero(left)):
             why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
             return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left
@@ -287,7 +331,7 @@ def _moves(
         largest_move=float(np.max(np.abs(size))),
         stayed=int(np.sum(~usable)),
     )
-    return moves, report
+    return back(x + moves) - back(x), report
 
 
 def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:

@@ -15,7 +15,7 @@ from srmc.metrics.errors import (
     rounding,
 )
 from srmc.metrics.tails import plain_error, tail_shape
-from srmc.rebalance.errors import active_features, error_beside, no_features
+from srmc.rebalance.errors import error_beside, features_of
 from srmc.rebalance.fit import Fit
 from srmc.rebalance.regress import Features
 from srmc.rebalance.report import Report, from_record
@@ -62,7 +62,7 @@ class Errors:
         """The errors of rebalanced draws: x before with scores s, and one report per map."""
         split = lambda v: np.array_split(v, len(reports))
         features = [
-            active_features(own, score) if report.moved else no_features(own)
+            features_of(own, score, report)
             for own, score, report in zip(split(x), split(s), reports, strict=True)
         ]
         return Errors(features, (x, s) if len(reports) == 1 else None)

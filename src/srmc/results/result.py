@@ -16,6 +16,7 @@ from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
+from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
@@ -82,7 +83,7 @@ class Result:
             stats={"alpha": np.zeros(after.shape[:2])},
             draws={"x": after},
             base={"x": before},
-            scored={"position": before, "score": s},
+            scored=scored_in(before, s, report),
         )
         about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
         return Result(kept, about)

@@ -119,6 +119,7 @@ def _moved_draws(
         None if scores is None else np.asarray(scores, float),
         Batched("the gradient", score, x, x.shape[2:]),
         Batched("the log density", density, x, ()),
+        learns=False,
     )
     try:
         return rebalance_parts(run, how.pooled, exact=how.exact, show=show)
