@@ -44,7 +44,8 @@ def _displaced(z: Rows, knots: Float[np.ndarray, "knot d"], target: np.ndarray) 
     least = np.concatenate([np.zeros((1, knots.shape[1])), np.cumsum(np.diff(knots, axis=0), 0)])
     moved = np.maximum.accumulate(knots + move - 0.1 * least, axis=0) + 0.1 * least
     move = moved - knots
-    return z + _interpolated(np.clip(z, knots[0], knots[-1]), knots, move)
+    displaced: Rows = z + _interpolated(np.clip(z, knots[0], knots[-1]), knots, move)
+    return displaced
 
 
 def _interpolated(z: Rows, knots: Knots, values: Knots) -> Rows:
