@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from srmc.metrics._draws import as_draws, over_leaves
+from srmc.metrics.errors import as_draws, over_leaves
 from srmc.types import Float, PyTree
 
 BATCH = 5.0  # autocorrelation times per batch; batch means then vary 10% too little
@@ -62,10 +62,10 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
 
 
 def mixing_p_value(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    """The probability of so large an R-hat if all chains have one distribution.
+    """The probability of an R-hat this large if all chains have one distribution.
 
-    R-hat compares the means of half-chains. The analysis of variance of their batch means tells
-    how far these differ by chance: F = batches × Var(half-chain means) / Var(batch means within).
+    R-hat compares the means of half-chains. The analysis of variance of their batch means gives
+    the difference by chance: F = batches × Var(half-chain means) / Var(batch means within).
     """
     values = [_one_way(x) for x in _halves(draws)]
     smaller: np.ndarray = np.minimum(1.0, 2 * np.minimum(*values))
@@ -73,7 +73,7 @@ def mixing_p_value(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray
 
 
 def _one_way(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    """The p-values of the analysis of variance of batches long beside the autocorrelation."""
+    """The p-values of an analysis of variance of batches longer than the autocorrelation time."""
     length = x.shape[1]
     pilot = max(1, round(np.sqrt(length)))
     within = _batches(x, pilot).var(axis=1, ddof=1).mean(axis=0)

@@ -1,16 +1,33 @@
 """Standard errors of averages over draws, valid for repelled chains.
 
 They are scaled so that mean ± 1.96 × error is a 95% interval, also where few batches or chains
-make it a Student t interval.
-"""
+make it a Student t interval."""
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from srmc._checks import as_numbers, check_count, check_flag
-from srmc.metrics._draws import as_draws, over_leaves
 from srmc.types import Bool, Float, Int, PyTree
+
+
+def as_draws(values: Any, name: str = "draws") -> Float[np.ndarray, "chain draw ..."]:
+    """Numbers (chain, draw, ...) in double precision, or an error that names them."""
+    x = as_numbers(name, values)
+    if x.ndim < 2 or not x.shape[0] or not x.shape[1]:
+        raise ValueError(f"{name} must be (chain, draw, ...), not empty, got shape {x.shape}")
+    return x
+
+
+def over_leaves(measure: Callable[[Any], Any], draws: PyTree[Any]) -> PyTree[Any]:
+    """The measure of each array of a tree."""
+    if not jax.tree.leaves(draws):
+        raise ValueError(f"draws must be an array, or a tree of arrays, got {draws!r}")
+    return jax.tree.map(measure, draws)
 
 
 def batch_means_error(
@@ -309,3 +326,16 @@ def _unwind(
         weights[k] = 1 + gain[k] * pull
         pull = -alpha[k] + (1 - gain[k] * (1 + alpha[k])) * pull
     return base, weights
+
+
+def rounding(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """The distance of floats at the draws' location, in single precision if that holds them all.
+
+    Far from 0 it is what limits quantiles: at 1e6 single precision has steps of .06.
+    """
+    largest = np.max(np.abs(draws), axis=(0, 1))
+    with np.errstate(over="ignore"):
+        single = np.all(draws.astype(np.float32) == draws, axis=(0, 1))
+        coarse = np.spacing(largest.astype(np.float32)).astype(float)
+    step: np.ndarray = np.where(single, coarse, np.spacing(largest))
+    return step

@@ -12,6 +12,7 @@ from srmc._checks import check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import progress_bar
 from srmc.metrics.errors import batch_means_error
+from srmc.models.draws import all_values, over_draws, resampled, stored_scores
 from srmc.models.explain import (
     Constrain,
     Unconstrain,
@@ -20,10 +21,7 @@ from srmc.models.explain import (
     explain,
     positions_of,
 )
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
-from srmc.models.recover import all_values
-from srmc.models.stored import resampled, stored_scores
 from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.errors import active_features, error_beside
@@ -125,18 +123,20 @@ def improve(
         BridgeStan, or a JAX log density of an unconstrained position.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
-    unconstrain, constrain
-        For a log density: from a dictionary of the trace's variables at one draw to a position, and
-        back, in JAX. Without them the position is the dictionary itself, or the array if its only
-        variable is called x.
+    unconstrain
+        For a log density: a JAX function from a dictionary of the trace's variables at one draw to
+        a position. If it is not given, the position is the dictionary itself, or the array if its
+        only variable is called x.
+    constrain
+        The inverse of `unconstrain`, from a position to a dictionary.
     z_grad
         Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
         `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
         after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
-    progress
-        As in `srmc.rebalance`.
     report
         Whether to return an `Improvement` as well.
+    progress
+        Whether to show a progress bar on a terminal.
 
     Returns
     -------
@@ -268,7 +268,7 @@ def _estimate(done: Improvement, name: str) -> dict[str, np.ndarray]:
 
 
 def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
-    """The log likelihood at the moved draws, if the trace has one and the model knows it."""
+    """The log likelihood at the moved draws, if the trace and the model have one."""
     plain = groups.get("log_likelihood")
     if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
         return {}

@@ -13,6 +13,7 @@ from jax.tree_util import Partial
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
+from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
@@ -28,6 +29,7 @@ from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
+LOOKED_AT = 16  # draws whose scores are evaluated again, one by one, if a check fails
 GONE = {
     "form": "what is estimated, and how, is chosen by one criterion",
     "cost": "no gradients are spent but those at the draws",
@@ -127,7 +129,7 @@ def rebalance(
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
     few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
-    for text in few[:1] or complaints(parts):
+    for text in few[:1] or complaints(parts, given.dtype):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
@@ -207,10 +209,32 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
     usable, varies = np.all(np.isfinite(s), axis=1), np.ptp(x, axis=0) > 0
     at = scored(x, s) if np.all(usable) and np.all(varies) else None
     findings = check_assumption(chains, scores, run.score, run.density, exact, at)
+    if any(finding.failed for finding in findings) and _is_miscompiled(x, s, run.score):
+        once_more = _rebalanced(run._replace(scores=None), exact)
+        return once_more._replace(report=_with_cost(once_more.report, run, began))
     moves, report = _moves(x, s, usable, varies, at, findings, run.density)
-    gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
-    report = report._replace(findings=findings, gradients=gradients, densities=densities)
+    report = _with_cost(report._replace(findings=findings), run, began)
     return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+
+
+def _is_miscompiled(x: Rows, s: Rows, score: Batched | None) -> bool:
+    """Whether scores change when they are evaluated one by one, which goes on if they do.
+
+    XLA 0.9 has compiled the gradients of squared distances, as in the kernels of Gaussian
+    processes, to programs that are wrong by orders of magnitude for 64 draws at once.
+    """
+    if score is None or score.is_one_by_one:
+        return False
+    some = np.linspace(0, len(x) - 1, LOOKED_AT).astype(int)
+    score.one_by_one()
+    again = score(x[some])
+    tolerance = 1e-2 * np.maximum(np.std(again, axis=0), np.abs(again))
+    return bool(np.mean(np.abs(again - s[some]) > tolerance) > 0)
+
+
+def _with_cost(report: Report, run: Run, began: tuple[int, int]) -> Report:
+    gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
+    return report._replace(gradients=gradients, densities=densities)
 
 
 def _spent(run: Run) -> tuple[int, int]:
@@ -266,8 +290,11 @@ def _moves(
     return moves, report
 
 
-def complaints(parts: list[Rebalanced]) -> list[str]:
-    """What a user must know about rebalancing, with the chains that it is about."""
+def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:
+    """What a user must know about rebalancing, with the chains that it is about.
+
+    `dtype` is the precision of the moved draws.
+    """
     found: list[str] = []
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
@@ -283,4 +310,15 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
             f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
+    if any(_is_coarse(part, dtype) for part in parts):
+        found.append(
+            "moves are lost in rounding: they are smaller than the steps of floats at these draws. "
+            "Use double precision, or subtract the location"
+        )
     return found
+
+
+def _is_coarse(part: Rebalanced, dtype: Any) -> bool:
+    size = np.sqrt(np.mean(np.square(part.moves), axis=(0, 1)))
+    step = np.spacing(np.max(np.abs(part.chains), axis=(0, 1)).astype(dtype))
+    return bool(np.any((size > 0) & (step > size)))

@@ -12,6 +12,7 @@ from srmc.metrics.errors import (
     between_chains_error,
     effective_size,
     repelled_error,
+    rounding,
 )
 from srmc.metrics.tails import plain_error, tail_shape
 from srmc.rebalance.errors import active_features, error_beside, no_features
@@ -131,6 +132,11 @@ class Errors:
                 np.where(stuck, np.maximum(error, more), error)
                 for error, more in zip(of_quantiles, between, strict=True)
             ]
+        step = rounding(draws)
+        average = step / np.sqrt(12 * ordered.shape[1])
+        bias = step**2 / np.where(sd > 0, 24 * sd, np.inf)
+        of_mean, of_sd = np.hypot(of_mean, average), np.hypot(of_sd, average + bias)
+        of_quantiles = [np.hypot(error, step / 2) for error in of_quantiles]
         chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]
         return [mean, sd, of_mean, *levels, of_sd, *of_quantiles, *chains]
 

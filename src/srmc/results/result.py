@@ -300,7 +300,7 @@ class Result:
         if path is not None:
             if path.suffix and path.suffix[1:].lower() not in known:
                 raise ValueError(f"path must end with one of {', '.join(known)}, got {path}")
-            figure.savefig(path, dpi=110)
+            write_whole(path, lambda aside: figure.savefig(aside, dpi=110))
         return figure
 
     def report(self, path: str | os.PathLike[str]) -> None:

@@ -1,7 +1,10 @@
-"""A log density on a discrete space, with what a kernel and the history need to know about it.
+"""A log density on a discrete space, with what a kernel and the history need of it.
 
 What is evaluated at a state does not depend on theta, so that bending it again is free.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +19,62 @@ from srmc.kernels.discrete.changes import (
     over_neighbours,
     supplied_changes,
 )
-from srmc.kernels.discrete.checks import check_discrete_start, check_feature_kind
-from srmc.kernels.discrete.features import Evaluated
+from srmc.kernels.discrete.features import (
+    Evaluated,
+    SiteChanges,
+    check_discrete_start,
+    check_feature_kind,
+)
 from srmc.kernels.discrete.space import Space
-from srmc.kernels.discrete.view import Local, View
-from srmc.repel.surrogate import Surrogate
-from srmc.repel.target import rejecting
-from srmc.types import Array, Float, Int, LogDensity, Scalar
+from srmc.repel.surrogate import Surrogate, Tilt
+from srmc.repel.target import Target
+from srmc.types import Array, Feature, Float, Int, LogDensity, PyTree, Scalar
+
+
+class Local(NamedTuple):
+    """What is known about the target at a state; none of it depends on theta.
+
+    logdensity
+        The log density of the state.
+    guide
+        The changes of the log density that proposals go by, exact or to first order.
+    changes
+        The exact changes, where bending needs them in addition to the guide.
+    feature
+        What the history averages, in the shape of a state.
+    kept
+        What changes of one site are found from, if the target supplies these; see
+        `SiteDifferences`.
+    """
+
+    logdensity: Scalar
+    guide: SiteChanges = None
+    changes: SiteChanges = None
+    feature: Feature = None
+    kept: PyTree[Array] = None
+
+
+class View(NamedTuple):
+    """A target on a space.
+
+    look
+        Evaluates the target at a state.
+    visit
+        `(x, local, site, value) -> (y, Local)`: the state with another value at one site, and
+        what is known about the target there.
+    bend
+        `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
+        unchanged. With a site, states are compared that differ in it alone, so that a term that
+        they share may be left out of the log density.
+    evaluations
+        The cost of a look and of a bend at a state, in values, gradients and sets of differences.
+    """
+
+    space: Space
+    look: Callable[[Array], Local]
+    visit: Callable[..., tuple[Array, Local]]
+    bend: Callable[..., Local]
+    evaluations: Callable[[Array], tuple[int, int]]
 
 
 class Sites:
@@ -60,10 +112,10 @@ class Sites:
         if differences is not None and not callable(differences):
             raise TypeError(f"differences must be a function of a state, got {differences!r}")
         self.logdensity_fn = logdensity_fn
-        self.target = rejecting(logdensity_fn)
+        self.target = Target(logdensity_fn)
         self.space, self.guide, self.feature = space, guide, feature
         self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
-        # Where a kernel goes by changes of all sites, those of one site are no help.
+        # Where changes of all sites guide a kernel, those of one site are not needed.
         self.one_site = None
         if guide is None and isinstance(differences, SiteDifferences):
             self.one_site = differences
@@ -92,7 +144,7 @@ class Sites:
         )
 
     def chosen(self, x: Array) -> str:
-        """The feature that was asked for, or the default for a state of this size."""
+        """The given feature, or the default for a state of this size."""
         if self.feature is not None:
             return self.feature
         return features.default_kind(self.space, x, self.differences is not None)
@@ -129,7 +181,7 @@ class Sites:
         return y, Local(local.logdensity + change, kept=kept)
 
     def feature_at(self, x: Array, local: Local) -> Array:
-        """The feature at a state, from what the kernel knows there as far as that goes."""
+        """The feature at a state, from what the kernel evaluated there where possible."""
         if local.feature is not None:
             known: Array = local.feature
             return known
@@ -158,7 +210,7 @@ class Sites:
         return max(1, changed, self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
-        """Whether the feature follows from the changes that the kernel goes by."""
+        """Whether the feature follows from the changes that guide the kernel."""
         return (kind, self.guide) in (("gibbs", "exact"), ("relaxed-gibbs", "gradient"))
 
     def bend(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
@@ -176,7 +228,7 @@ class Sites:
             return bent
         if self.guide == "exact":
             return bent._replace(guide=self._exact_guide(x, local, u, alpha, potential))
-        if self.surrogate is not None:
+        if isinstance(self.surrogate, Tilt):
             return bent._replace(guide=self._tilted_guide(self.surrogate, x, local, u, alpha))
         return bent._replace(guide=self._first_order_guide(x, local, u, alpha))
 
@@ -196,16 +248,16 @@ class Sites:
         return bent._replace(guide=local.guide + alpha * self.space.linear(x, u))
 
     def check_start(self, x: Array) -> None:
-        """Refuse a log density that the kernel cannot work with."""
+        """Raise for a log density that the kernel cannot work with."""
         takes_gradient = self._takes_gradient(None)
         check_discrete_start(self.logdensity_fn, self.space, x, takes_gradient)
 
     def check_feature(self, x: Array) -> None:
-        """Refuse a log density without the gradient that the feature needs; warn about bias."""
+        """Raise if the feature needs a gradient that does not exist; warn about bias."""
         check_feature_kind(self.chosen(x), self.logdensity_fn, self.space, x)
 
     def _evaluate(self, x: Array, takes_gradient: bool, takes_changes: bool) -> Evaluated:
-        """What the kernel and a feature need at a state, and no more."""
+        """What the kernel and a feature need at a state."""
         if takes_gradient:
             value, gradient = jax.value_and_grad(self.target)(x)
             seen = Evaluated(value, gradient, allowed(self.space.linear(x, gradient)))
@@ -229,12 +281,10 @@ class Sites:
         return allowed(local.guide - alpha * more)
 
     def _tilted_guide(
-        self, tilt: Surrogate, x: Array, local: Local, u: Array, alpha: Scalar
+        self, tilt: Tilt, x: Array, local: Local, u: Array, alpha: Scalar
     ) -> Float[Array, "site value"]:
         """The changes that the surrogate score s + alpha (Hess U) u predicts (alg:sr_discrete)."""
-        assert tilt.split is not None
-        again = tilt.split.again(self.target)
-        _, gradient = again(x, local.logdensity, local.feature, u, alpha)
+        _, gradient = tilt.again(self.target, x, local.logdensity, local.feature, u, alpha)
         return allowed(self.space.linear(x, gradient))
 
     def _first_order_guide(
@@ -267,15 +317,15 @@ class Sites:
         return self.space.num_neighbours(x) * per_feature
 
     def products(self, x: Array, evaluations: Array) -> Array:
-        """How many of a step's evaluations were Hessian-vector products."""
+        """The number of a step's evaluations that were Hessian-vector products."""
         with_product = self._tilt_cost()[1]
         return with_product * (evaluations - self._cost(x, self.chosen(x)))
 
     def _tilt_cost(self) -> tuple[int, int]:
         """The gradients, and products among them, that a tilt takes to guide a proposal."""
-        if self.guide != "gradient" or self.surrogate is None or self.surrogate.split is None:
+        if self.guide != "gradient" or not isinstance(self.surrogate, Tilt):
             return 0, 0
-        return self.surrogate.split.again_cost
+        return self.surrogate.again_cost
 
     def _changes_cost(self, x: Array) -> int:
         if self.differences is None:
