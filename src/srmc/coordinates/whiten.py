@@ -61,15 +61,17 @@ def _times(rows: Rows, matrix: Float[np.ndarray, "d d"]) -> Rows:
     return product
 
 
-def whiten(x: Rows, s: Rows) -> Coordinates:
-    """The coordinates of draws with these scores."""
+def whiten(x: Rows, s: Rows, dense: bool | None = None) -> Coordinates:
+    """The coordinates of draws with these scores; `dense` is whether R is a matrix, if known."""
     count, dim = x.shape
     mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    if dim > DENSE:
+    if dense is None and dim <= DENSE:
+        dense = True
+    if not dense:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        if not _is_worth_it(cx, cs, np.sqrt(a)):
+        if dense is False or not _is_worth_it(cx, cs, np.sqrt(a)):
             return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd

@@ -24,7 +24,8 @@ from srmc.models.explain import (
 from srmc.models.problem import Problem
 from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
-from srmc.rebalance.errors import active_features
+from srmc.rebalance.errors import active_features, error_beside
+from srmc.rebalance.fit import Fit
 from srmc.rebalance.gains import Gain, gains
 from srmc.rebalance.rebalance import (
     Rebalanced,
@@ -49,6 +50,8 @@ from srmc.repel.target import check_density
 from srmc.types import Float, LogDensity
 
 PLAIN = "posterior_plain"
+ARRAYS = ("variables", "estimates")  # of an improvement, which each variable has in its attributes
+ESTIMATED = 1024  # elements of a variable at most, whose means are regressed
 OF_DRAWS = ("log_likelihood", "log_prior", "posterior_predictive", "unconstrained_posterior")
 Groups = dict[str, Dataset]
 Draws = Float[np.ndarray, "chain draw d"]
@@ -77,6 +80,9 @@ class Improvement(NamedTuple):
         The variables that kept their plain draws, since these would get worse on average.
     coordinates
         The learned coordinates in which draws were moved, in words; empty if there are none.
+    estimates
+        The means of each variable that the parameters determine, such as a prediction, one per
+        element, and their standard errors, by a regression of the variable itself.
     """
 
     method: str
@@ -90,6 +96,7 @@ class Improvement(NamedTuple):
     variables: Mapping[str, Gain] = {}
     plain: tuple[str, ...] = ()
     coordinates: str = ""
+    estimates: Mapping[str, tuple[np.ndarray, np.ndarray]] = {}
 
 
 def improve(
@@ -159,7 +166,7 @@ def improve(
         problem = explain(groups["posterior"], model, data, unconstrain, constrain)
         new, done = _moved(groups, problem, progress)
     done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
-    about = {f"srmc_{name}": x for name, x in done._asdict().items() if name != "variables"}
+    about = {f"srmc_{name}": x for name, x in done._asdict().items() if name not in ARRAYS}
     about["srmc_plain"] = ", ".join(done.plain)
     about["srmc_diagnostics"] = f"effective sample sizes and R-hat hold for the group {PLAIN}"
     new["posterior"] = _with_gains(new["posterior"].assign_attrs(about), done)
@@ -187,7 +194,8 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
             f"in the group {PLAIN}",
             stacklevel=3,
         )
-    done = _done(found, {k: x for k, x in known.items() if k in named}, named)
+    parameters = problem.inverse.names if problem.inverse else tuple(known)
+    done = _done(found, {k: x for k, x in known.items() if k in named}, named, parameters)
     kept = {k: x for k, x in named.items() if k in known and k not in done.plain}
     new = {"posterior": replaced(plain.drop_vars(left), kept)}
     return new | _log_likelihood(groups, problem, named), done
@@ -214,15 +222,25 @@ def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
 
 
 def _done(
-    found: Rebalanced, before: dict[str, np.ndarray], after: dict[str, np.ndarray]
+    found: Rebalanced,
+    before: dict[str, np.ndarray],
+    after: dict[str, np.ndarray],
+    parameters: tuple[str, ...],
 ) -> Improvement:
-    """What was done, with the gain of each variable."""
-    report = found.report
+    """What was done, with the gain of each variable, and the estimates of those not matched."""
+    report, estimates = found.report, {}
     if not report.moved:
         own = {name: Gain(1.0, 1.0, 1.0) for name in before}
     else:
         features = active_features(found.chains, found.scores)
         own = gains(before, {name: after[name] for name in before}, features)
+        fit = Fit(found.chains, found.scores)
+        for name, values in before.items():
+            if name not in parameters and values[0, 0].size <= ESTIMATED:
+                now = values if own[name].is_loss else after[name]
+                x, y = (np.asarray(v, float).reshape(*v.shape[:2], -1) for v in (values, now))
+                moved = y.mean(axis=(0, 1)), error_beside(x, features, y)
+                estimates[name] = fit.estimate(x, moved)
     return Improvement(
         "rebalance" if report.moved else "none",
         report.reason,
@@ -231,6 +249,7 @@ def _done(
         variables=own,
         plain=tuple(name for name, gain in own.items() if gain.is_loss),
         coordinates="" if report.coordinates is None else str(report.coordinates),
+        estimates=estimates,
     )
 
 
@@ -240,10 +259,16 @@ def _with_gains(posterior: Dataset, done: Improvement) -> Dataset:
         name: posterior[name].assign_attrs(
             {f"srmc_{what}": value for what, value in gain._asdict().items()}
             | ({"srmc_draws": f"plain, those of the group {PLAIN}"} if name in done.plain else {})
+            | _estimate(done, name)
         )
         for name, gain in done.variables.items()
     }
     return posterior.assign(gained)
+
+
+def _estimate(done: Improvement, name: str) -> dict[str, np.ndarray]:
+    names = ("srmc_mean", "srmc_mean_error")
+    return dict(zip(names, done.estimates.get(name, ()), strict=False))
 
 
 def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
