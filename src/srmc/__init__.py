@@ -1,4 +1,4 @@
-"""Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
+"""Score-Repellent Monte Carlo on JAX: smaller errors from MCMC draws, finished or running."""
 
 from typing import Any
 
@@ -40,6 +40,8 @@ from srmc.results.result import Result
 from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
+from srmc.sample.many import sample_many
+from srmc.sample.merge import merge
 from srmc.sample.plan import Keep
 from srmc.sample.stream import rebalance_stream
 
@@ -73,6 +75,7 @@ __all__ = [
     "load",
     "locally_balanced",
     "mala",
+    "merge",
     "metrics",
     "mh",
     "models",
@@ -85,6 +88,7 @@ __all__ = [
     "repelled",
     "reweight",
     "sample",
+    "sample_many",
     "sghmc",
     "sgld",
     "shift",

@@ -81,7 +81,9 @@ def sample(
     max_samples: Annotated[
         int | None, typer.Option(min=1, help="The most steps per chain, with a target error.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the whole run.")
+    ] = 0,
     step_size: Annotated[float | None, typer.Option(help="Found in warm-up if not given.")] = None,
     num_integration_steps: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
@@ -147,6 +149,8 @@ def sample(
     given["x64"] = bool(result.about["double_precision"])
     result.about["command"] = _command(given)
     out = _saved(result, out, given)
+    if not as_json:
+        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     told: list[str] = []
     attempt(
         "printing the result",
@@ -156,8 +160,6 @@ def sample(
         told,
     )
     caution(told)
-    if not as_json:
-        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
         made = f"{result.about['num_draws']} of {num_samples // thin}"
         again = "" if checkpoint is None else "; --resume goes on with the run"

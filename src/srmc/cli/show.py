@@ -50,3 +50,6 @@ def print_result(result: srmc.Result, truth: Moments | None, as_json: bool) -> N
         console.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
     console.print(tables.estimates(result, truth))
     console.print(tables.facts_table(tables.facts(result, truth)))
+    if result.is_rebalanced:
+        said = tables.gain_in_words(srmc.summary(result, kind="short"))
+        console.print(f"{said}\n", highlight=False)

@@ -70,6 +70,8 @@ def ais(
 
     Parameters
     ----------
+    rng_key
+        The key of all random numbers.
     logdensity_fn
         The log density of the target, up to the constant that is sought.
     build
@@ -77,15 +79,22 @@ def ais(
         `lambda f: srmc.gwg(f, srmc.Binary(), alpha=0.0)`. A repelled sampler may explore better,
         but its transitions leave no single distribution invariant, so that the weights are no
         longer exact.
-    sample_base, base_logdensity_fn, log_base_normalizer
-        A function of a key that draws from the base distribution, its log density, and the log of
-        its normalising constant.
+    sample_base
+        A function of a key that draws from the base distribution.
+    base_logdensity_fn
+        The log density of the base distribution, up to a constant.
+    log_base_normalizer
+        The log of the normalising constant of `base_logdensity_fn`.
     schedule
         The inverse temperatures from 0 to 1, or the number of equal steps between them.
-    num_particles, num_steps
-        The number of independent particles, and of kernel steps at each temperature.
+    num_particles
+        The number of independent particles.
+    num_steps
+        The number of kernel steps at each temperature.
     chunk_size
         The number of particles that run at once; all if not given.
+    progress
+        Whether to show a progress bar on a terminal.
     """
     check_count("num_particles", num_particles)
     chunk = num_particles if chunk_size is None else chunk_size

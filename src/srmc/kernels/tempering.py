@@ -171,9 +171,10 @@ def tempering(
         temperatures: pi^(1/T) has heavier tails than pi.
     temperatures
         Increasing, and 1 first; `srmc.kernels.find_temperatures` finds them.
-    kernel, **kwargs
-        A BlackJAX algorithm, or the like, and its arguments, such as `step_size`. Or a kernel of
-        `srmc.kernels.plain` for a discrete space, with `space` and its arguments.
+    kernel
+        A BlackJAX algorithm, a function in its form, or a kernel of `srmc.kernels.plain`.
+    **kwargs
+        Arguments of `kernel`, such as `step_size`; for a discrete kernel also `space`.
 
     Returns
     -------

@@ -312,3 +312,16 @@ def _unwind(
         weights[k] = 1 + gain[k] * pull
         pull = -alpha[k] + (1 - gain[k] * (1 + alpha[k])) * pull
     return base, weights
+
+
+def rounding(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """The distance of floats at the draws' location, in single precision if that holds them all.
+
+    Far from 0 it is what limits quantiles: at 1e6 single precision has steps of .06.
+    """
+    largest = np.max(np.abs(draws), axis=(0, 1))
+    with np.errstate(over="ignore"):
+        single = np.all(draws.astype(np.float32) == draws, axis=(0, 1))
+        coarse = np.spacing(largest.astype(np.float32)).astype(float)
+    step: np.ndarray = np.where(single, coarse, np.spacing(largest))
+    return step

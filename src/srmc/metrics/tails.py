@@ -72,20 +72,21 @@ def hidden_tail(rows: Rows, size: PerRow) -> tuple[PerRow, PerRow]:
     `size` is the number of independent draws. With a probability of 5% all of them miss the tail
     of mass 3 / size, and the mean lacks (3 / size) E[f | f in the tail], by a Pareto fit with a
     shape one standard error above its estimate. It is 0, with a shape of NaN, where no value
-    is far out.
+    is far out; of a tail that is, only its own side counts.
     """
     count = rows.shape[1]
     error, shape = np.zeros(len(rows)), np.full(len(rows), np.nan)
     mean, sd = rows.mean(axis=1), rows.std(axis=1)
-    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
-    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
+    reach = rows.max(axis=1) - mean, mean - rows.min(axis=1)
+    upper, lower = (far > FAR * np.sqrt(size) * sd for far in reach)
+    seen = np.flatnonzero(upper | lower)
     if not len(seen) or count < FEWEST:
         return error, shape
     scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
-    tails = _tails(_ordered_tails(scaled))
-    lacking = np.fmax(*(_lacking(tail, size[seen], count) for tail in tails))
-    error[seen] = sd[seen] * np.fmax(lacking, 0.0) / 1.96
-    shape[seen] = np.fmax(*(tail.shape for tail in tails))
+    for tail, is_far in zip(_tails(_ordered_tails(scaled)), (upper, lower), strict=True):
+        lacking = np.where(is_far[seen], _lacking(tail, size[seen], count), np.nan)
+        error[seen] = np.fmax(error[seen], sd[seen] * lacking / 1.96)
+        shape[seen] = np.fmax(shape[seen], np.where(is_far[seen], tail.shape, np.nan))
     return error, shape
 
 

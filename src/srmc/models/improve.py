@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,7 +26,14 @@ from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.errors import active_features
 from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
+from srmc.rebalance.rebalance import (
+    Rebalanced,
+    Run,
+    complaints,
+    gradient_of,
+    rebalance_parts,
+    refuse,
+)
 from srmc.rebalance.reweight import reweight
 from srmc.rebalance.traces import (
     Dataset,
@@ -110,18 +116,20 @@ def improve(
         BridgeStan, or a JAX log density of an unconstrained position.
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
-    unconstrain, constrain
-        For a log density: from a dictionary of the trace's variables at one draw to a position, and
-        back, in JAX. Without them the position is the dictionary itself, or the array if its only
-        variable is called x.
+    unconstrain
+        For a log density: a JAX function from a dictionary of the trace's variables at one draw to
+        a position. If it is not given, the position is the dictionary itself, or the array if its
+        only variable is called x.
+    constrain
+        The inverse of `unconstrain`, from a position to a dictionary.
     z_grad
         Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
         `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
         after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
-    progress
-        As in `srmc.rebalance`.
     report
         Whether to return an `Improvement` as well.
+    progress
+        Whether to show a progress bar on a terminal.
 
     Returns
     -------
@@ -185,7 +193,7 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
 def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
     """The moves of the draws; an error if they are not draws of the density."""
     x, one = np.asarray(flat, float), jnp.asarray(flat[0, 0])
-    score = Batched("the gradient", pinned(jax.grad(density), one), x, x.shape[2:])
+    score = Batched("the gradient", pinned(gradient_of(density), one), x, x.shape[2:])
     value = Batched("the log density", pinned(density, one), x, ())
     with progress_bar(progress and sys.stderr.isatty()) as show:
         (found,) = rebalance_parts(Run(x, None, score, value), True, show=show)

@@ -132,7 +132,7 @@ def _continuous(model: Any, initial_position: Any, data: Any) -> Problem:
                 f"initial_position must be a position for a target, got {initial_position!r}"
             )
         scattered = lambda key, n: scatter(model.logdensity_fn, key, model.position, n)
-        found = Problem(model.name, model.logdensity_fn, scattered, name_leaves)
+        found = Problem(model.name, model.logdensity_fn, scattered, model.values or name_leaves)
     elif is_pymc:
         found = from_pymc(model, initial_position)
     elif is_bambi(model):

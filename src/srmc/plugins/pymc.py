@@ -35,11 +35,22 @@ def sample(
 
     Parameters
     ----------
-    draws, tune, chains, random_seed, var_names, initvals, progressbar
-        As in `pm.sample`: draws and warm-up steps per chain, the number of chains (4 by default),
-        and so on. `random_seed` may be None, an integer, several, or a `numpy.random.Generator`.
+    draws
+        Number of draws per chain.
+    tune
+        Number of warm-up steps per chain, which are not kept.
+    chains
+        Number of chains; 4 if not given.
+    random_seed
+        None, an integer, a sequence of integers, or a `numpy.random.Generator`.
     model
-        The model; that of the context if not given.
+        The model; the one of the `with` block if not given.
+    var_names
+        The variables to return; all if not given.
+    initvals
+        Initial values of free variables, which all chains share.
+    progressbar
+        Whether to show a progress bar on a terminal.
     idata_kwargs
         {"log_likelihood": True} adds the log likelihood. Further keys are `coords` and `dims`.
     **options

@@ -47,8 +47,10 @@ def rebalanced_error(
     ----------
     values
         The function at the plain draws, (chain, draw, ...).
-    draws, scores
-        The plain draws that `srmc.rebalance` was given, (chain, draw, d), and their scores.
+    draws
+        The plain draws that `srmc.rebalance` was given, (chain, draw, d).
+    scores
+        The scores at these draws, in the same shape.
     report
         What it reported.
     moved

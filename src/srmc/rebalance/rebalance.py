@@ -8,24 +8,28 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
+from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.choose import Bank
 from srmc.rebalance.estimate import estimate
-from srmc.rebalance.features import scored
+from srmc.rebalance.features import Scored, scored
 from srmc.rebalance.given import like, take
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
-from srmc.types import Array, Float
+from srmc.rebalance.support import has_edge
+from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
+LOOKED_AT = 16  # draws whose scores are evaluated again, one by one, if a check fails
 GONE = {
     "form": "what is estimated, and how, is chosen by one criterion",
     "cost": "no gradients are spent but those at the draws",
@@ -117,7 +121,7 @@ def rebalance(
         own = taken.of_vector("score_fn", score_fn, returns_draw=True)
         score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
     elif logdensity_fn is not None:
-        score = Batched("the gradient", pinned(jax.grad(own), one), x, x.shape[2:])
+        score = Batched("the gradient", pinned(gradient_of(own), one), x, x.shape[2:])
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     elif score is None:
@@ -125,11 +129,21 @@ def rebalance(
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
     few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
-    for text in few[:1] or complaints(parts):
+    for text in few[:1] or complaints(parts, given.dtype):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
+
+
+def gradient_of(density: DensityFn) -> ScoreFn:
+    """Its gradient, as a function that is the same whenever the density is."""
+    return Partial(_gradient, density)
+
+
+def _gradient(density: DensityFn, x: Array) -> Array:
+    gradient: Array = jax.grad(density)(x)
+    return gradient
 
 
 def refuse(function: str, gone: dict[str, Any]) -> None:
@@ -191,11 +205,36 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         scores = run.score(chains.reshape(-1, dim)).reshape(chains.shape)
     else:
         scores = run.scores
-    findings = check_assumption(chains, scores, run.score, run.density, exact)
-    moves, report = _moves(chains.reshape(-1, dim), scores.reshape(-1, dim), findings, run.density)
-    gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
-    report = report._replace(findings=findings, gradients=gradients, densities=densities)
+    x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
+    usable, varies = np.all(np.isfinite(s), axis=1), np.ptp(x, axis=0) > 0
+    at = scored(x, s) if np.all(usable) and np.all(varies) else None
+    findings = check_assumption(chains, scores, run.score, run.density, exact, at)
+    if any(finding.failed for finding in findings) and _is_miscompiled(x, s, run.score):
+        once_more = _rebalanced(run._replace(scores=None), exact)
+        return once_more._replace(report=_with_cost(once_more.report, run, began))
+    moves, report = _moves(x, s, usable, varies, at, findings, run.density)
+    report = _with_cost(report._replace(findings=findings), run, began)
     return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+
+
+def _is_miscompiled(x: Rows, s: Rows, score: Batched | None) -> bool:
+    """Whether scores change when they are evaluated one by one, which goes on if they do.
+
+    XLA 0.9 has compiled the gradients of squared distances, as in the kernels of Gaussian
+    processes, to programs that are wrong by orders of magnitude for 64 draws at once.
+    """
+    if score is None or score.is_one_by_one:
+        return False
+    some = np.linspace(0, len(x) - 1, LOOKED_AT).astype(int)
+    score.one_by_one()
+    again = score(x[some])
+    tolerance = 1e-2 * np.maximum(np.std(again, axis=0), np.abs(again))
+    return bool(np.mean(np.abs(again - s[some]) > tolerance) > 0)
+
+
+def _with_cost(report: Report, run: Run, began: tuple[int, int]) -> Report:
+    gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
+    return report._replace(gradients=gradients, densities=densities)
 
 
 def _spent(run: Run) -> tuple[int, int]:
@@ -204,22 +243,26 @@ def _spent(run: Run) -> tuple[int, int]:
 
 
 def _moves(
-    x: np.ndarray, s: np.ndarray, findings: tuple[Any, ...], density: Batched | None
+    x: np.ndarray,
+    s: np.ndarray,
+    usable: Bool[np.ndarray, " n"],
+    varies: Bool[np.ndarray, " d"],
+    at: Scored | None,
+    findings: tuple[Any, ...],
+    density: Batched | None,
 ) -> tuple[np.ndarray, Report]:
     """The moves of draws, and what was done beside the checks."""
     none = np.zeros_like(x)
-    usable = np.all(np.isfinite(s), axis=1)
     lost = int(np.sum(~usable))
-    varies = np.ptp(x, axis=0) > 0
     if failed := [f.text for f in findings if f.failed]:
         return none, nothing("; ".join(failed), stayed=lost)
     if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
         return none, nothing("too few different draws have a finite score", stayed=lost)
     where = np.ix_(usable, varies)
     try:
-        at = scored(x[where], s[where])
-        found = estimate(at, Bank(at))
-        z = match(at, found)
+        draws = scored(x[where], s[where]) if at is None else at
+        found = estimate(draws, Bank(draws))
+        z = match(draws, found)
     except np.linalg.LinAlgError as error:
         return none, nothing(f"the regressions failed: {error}", stayed=lost)
     if is_nothing(found):
@@ -228,10 +271,13 @@ def _moves(
     if not np.all(np.isfinite(z)):
         return none, nothing("the regressions are not finite", stayed=lost)
     moves = none.copy()
-    moves[where] = at.at.scale * (z - at.z)
-    size = (z - at.z).ravel()
+    moves[where] = draws.at.scale * (z - draws.z)
+    size = (z - draws.z).ravel()
     if density is not None:
         left = ~np.isfinite(density(x + moves))
+        if has_edge(density, x, x + moves, np.flatnonzero(left)):
+            why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
+            return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left
     report = Report(
         moved=True,
@@ -244,8 +290,11 @@ def _moves(
     return moves, report
 
 
-def complaints(parts: list[Rebalanced]) -> list[str]:
-    """What a user must know about rebalancing, with the chains that it is about."""
+def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:
+    """What a user must know about rebalancing, with the chains that it is about.
+
+    `dtype` is the precision of the moved draws.
+    """
     found: list[str] = []
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
@@ -261,4 +310,15 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
             f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
+    if any(_is_coarse(part, dtype) for part in parts):
+        found.append(
+            "moves are lost in rounding: they are smaller than the steps of floats at these draws. "
+            "Use double precision, or subtract the location"
+        )
     return found
+
+
+def _is_coarse(part: Rebalanced, dtype: Any) -> bool:
+    size = np.sqrt(np.mean(np.square(part.moves), axis=(0, 1)))
+    step = np.spacing(np.max(np.abs(part.chains), axis=(0, 1)).astype(dtype))
+    return bool(np.any((size > 0) & (step > size)))

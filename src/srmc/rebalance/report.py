@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srmc.rebalance.check import Finding
 from srmc.rebalance.choose import NOTHING
 from srmc.rebalance.estimate import Estimates
+from srmc.rebalance.support import Finding
 
 
 class Expected(NamedTuple):

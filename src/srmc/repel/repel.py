@@ -73,8 +73,10 @@ def repel(
         `srmc.kernels.plain.ula`; an algorithm of your own says so by an attribute
         `adjusted = False`. The log density that the state holds is then 0, and the moving frame has
         none to check its moves by.
-    *args, **kwargs
-        Arguments of `algorithm`.
+    *args
+        Positional arguments of `algorithm` after the log density.
+    **kwargs
+        Keyword arguments of `algorithm`.
     alpha
         The strength of repellence: a number, which stays fixed, or a schedule. With 0 the base
         kernel runs alone; theta then averages the gradients that it caches, and stays 0 if there

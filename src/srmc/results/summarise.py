@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from srmc._checks import check_known, check_quantiles
+from srmc._checks import check_known, check_option, check_quantiles
 from srmc.models.improve import PLAIN
 from srmc.models.labels import Labels
 from srmc.rebalance.traces import groups_of, values_of
@@ -14,12 +14,15 @@ from srmc.results.result import QUANTILES, Result, columns
 
 # The columns of `Result.summary`, in ArviZ's names.
 ARVIZ = {"error": "mcse_mean", "error_sd": "mcse_sd", "r_hat_base": "r_hat", "ess_base": "ess"}
+SHORT = ("mean", "sd", "mcse_mean", "mcse_sd", "ess", "r_hat", "gain")
 
 
 def summary(
     trace_or_result: Any,
     var_names: str | Sequence[str] | None = None,
     quantiles: Sequence[float] = QUANTILES,
+    *,
+    kind: str = "all",
 ) -> Any:
     """Estimates with standard errors that hold for rebalanced draws, as a DataFrame.
 
@@ -31,6 +34,9 @@ def summary(
         A variable, or several; all by default.
     quantiles
         Levels between 0 and 1.
+    kind
+        "all" columns; or "short", which prints in 80 columns: `mean`, `sd`, `mcse_mean`,
+        `mcse_sd`, `ess`, `r_hat` and `gain`, to four digits.
 
     Returns
     -------
@@ -39,9 +45,16 @@ def summary(
     which they apply. `gain` is the factor by which more plain draws would be needed for the same
     error of the mean; 1 for plain draws.
     """
+    check_option("kind", kind, ("all", "short"))
     if isinstance(trace_or_result, Result):
-        return _of_result(trace_or_result, var_names, quantiles)
-    return _of_trace(groups_of(trace_or_result), var_names, check_quantiles("quantiles", quantiles))
+        found = _of_result(trace_or_result, var_names, quantiles)
+    else:
+        levels = check_quantiles("quantiles", quantiles)
+        found = _of_trace(groups_of(trace_or_result), var_names, levels)
+    if kind == "all":
+        return found
+    chosen = found[[name for name in SHORT if name in found]]
+    return chosen.map(lambda x: float(f"{x:.4g}"))
 
 
 def _of_result(result: Result, names: Any, quantiles: Sequence[float]) -> Any:

@@ -25,7 +25,9 @@ from srmc.sample.probe import probe
 from srmc.sample.tune import Tuned, Tuner, rule
 from srmc.sample.tune.measure import warn_of_offset
 from srmc.sample.tune.tuner import Alpha
-from srmc.types import Array, Position, PRNGKey
+from srmc.types import Array, LogDensity, Position, PRNGKey
+
+DENSITY = "the model's log density"  # as a probe has it
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
@@ -33,12 +35,12 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     code, data = parted(problem.logdensity_fn)
     given = Parameters(tuned.parameters, data)
     if plan.rebalances(dim_of(tuned.positions)):
-        layout = lay_out(plan.num_chains, shared=False)
+        layout = lay_out(plan.num_together, shared=False)
         build = plain_builder(tuner, code)
         return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
     way = _way(plan, tuner, tuned)
     repellence = way.repellence(tuner, tuned.loop)
-    layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
+    layout = lay_out(plan.num_together, shared=repellence.get("history_axis") is not None)
     is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
     with_features = with_features and plan.repellence is None
@@ -211,13 +213,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
     first = first_of(positions)
     values_of = Partial(named_values, problem.values, plan.keep.statistics)
     shapes = jax.eval_shape(values_of, first)
-
-    def seen(position: Position) -> dict[str, Array]:
-        kept = values_of(position)
-        mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
-        density = {"the model's log density": problem.logdensity_fn(position)}
-        return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}
-
+    seen = Partial(_seen, problem.logdensity_fn, values_of)
     return {
         "settings": plan.settings()
         | {
@@ -230,3 +226,12 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
         "probe": probe(seen, positions),
         "versions": versions(),
     }
+
+
+def _seen(
+    logdensity_fn: LogDensity, values_of: Callable[[Position], dict[str, Array]], position: Position
+) -> dict[str, Array]:
+    kept = values_of(position)
+    mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
+    density = {DENSITY: logdensity_fn(position)}
+    return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}

@@ -51,6 +51,8 @@ class Target:
         The discrete space of the target; None if it is continuous.
     differences
         All one-site changes of the log density at the cost of one gradient; None if not available.
+    values
+        Named arrays of a position, in the parameters that users know; None for the position itself.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Target:
     sample: Callable[[PRNGKey], Position] | None = None
     space: Space | None = None
     differences: Differences | None = None
+    values: Callable[[Position], dict[str, Array]] | None = None
 
     @functools.cached_property
     def moments(self) -> Moments | None:

@@ -75,7 +75,7 @@ def eight_schools(centred: bool = False) -> Target:
 
     mu ~ N(0, 5^2), tau ~ half-Cauchy(5), theta_j ~ N(mu, tau^2), effect_j ~ N(theta_j, e_j^2). The
     parameters are mu, log_tau and theta_raw_j = (theta_j - mu) / tau; `centred=True` uses theta_j
-    in place of theta_raw_j.
+    in place of theta_raw_j. Draws also have tau and theta.
     """
     check_flag("centred", centred)
     effects = "theta" if centred else "theta_raw"
@@ -93,6 +93,11 @@ def eight_schools(centred: bool = False) -> Target:
         fitted = x["mu"] + tau * raw
         return prior - 0.5 * jnp.sum(((EFFECTS - fitted) / ERRORS) ** 2)
 
+    def values(x: dict[str, Array]) -> dict[str, Array]:
+        tau = jnp.exp(x["log_tau"])
+        theta = x["theta"] if centred else x["mu"] + tau * x["theta_raw"]
+        return {"mu": x["mu"], "tau": tau, "theta": theta} | x
+
     form = "centred" if centred else "non-centred"
     return Target(
         "eight_schools_centred" if centred else "eight_schools",
@@ -100,6 +105,7 @@ def eight_schools(centred: bool = False) -> Target:
         logdensity,
         {"mu": jnp.zeros(()), "log_tau": jnp.zeros(()), effects: jnp.zeros(8)},
         lambda: quadrature(centred=centred)[0],
+        values=values,
     )
 
 
