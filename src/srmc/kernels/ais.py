@@ -186,10 +186,7 @@ class _Path(NamedTuple):
             ) from error
 
     def run(
-        self,
-        keys: Array,
-        sample_base: Callable[[PRNGKey], Position],
-        tell: Callable[[int], None],
+        self, keys: Array, sample_base: Callable[[PRNGKey], Position], tell: Callable[[int], None]
     ) -> _Particle:
         """The particles at the end of the path, one per key."""
         x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)

@@ -1,6 +1,5 @@
 """The paper's samplers by name. Each takes the keywords of `repel`; alpha=0 is the plain one."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from srmc.kernels import plain
 from srmc.kernels.discrete.space import Space
 from srmc.repel.field import Field
 from srmc.repel.history import gain
-from srmc.repel.kernel import as_algorithm, kernel_name
+from srmc.repel.kernel import as_algorithm
 from srmc.repel.repel import repel
 from srmc.repel.strength import Strength, as_strength
 from srmc.repel.surrogate import Surrogate, tilt
@@ -53,7 +52,7 @@ def rescaled(
 
     def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
         inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
-        inner = as_algorithm(kernel_name(inspect.unwrap(algorithm)), inner)
+        inner = as_algorithm(algorithm, inner)
 
         def init(position: Position, rng_key: PRNGKey | None = None) -> KernelState:
             return change(inner.init(times(position, -1), rng_key), 1)
@@ -128,10 +127,7 @@ def _local(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def mh(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
-    scale: ArrayLike | None = None,
-    **options: Any,
+    logdensity_fn: LogDensity, step_size: ArrayLike, scale: ArrayLike | None = None, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled random-walk Metropolis-Hastings (alg:sr_mh): proposals N(x, step_size^2 I).
 
@@ -179,10 +175,7 @@ def uld(
 
 
 def mala(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
-    scale: ArrayLike | None = None,
-    **options: Any,
+    logdensity_fn: LogDensity, step_size: ArrayLike, scale: ArrayLike | None = None, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
     algorithm = _in_units(plain.mala, scale)

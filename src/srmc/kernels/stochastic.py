@@ -98,10 +98,7 @@ def sgld(score_fn: MinibatchScore, step_size: StepSize, **options: Any) -> Sampl
 
 
 def sghmc(
-    score_fn: MinibatchScore,
-    step_size: StepSize,
-    friction: ArrayLike = 1.0,
-    **options: Any,
+    score_fn: MinibatchScore, step_size: StepSize, friction: ArrayLike = 1.0, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled stochastic gradient HMC: x + eta p, then p + eta (s(x) - friction p) + noise.
 

@@ -124,10 +124,7 @@ class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
         return begin(inner) if is_prng_key(rng_key) else jax.vmap(begin)(inner)
 
     def sample(
-        self,
-        state: RepelledState,
-        model_args: tuple[Any, ...],
-        model_kwargs: dict[str, Any] | None,
+        self, state: RepelledState, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> RepelledState:
         """One step of the base kernel, whose draw is moved after warm-up."""
         start = state.inner._replace(rng_key=state.rng_key)

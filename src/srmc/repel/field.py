@@ -7,7 +7,7 @@ along g acts against it: a move of size w lowers the feature's mean by w E[featu
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -46,14 +46,9 @@ class Field:
         times their shares, and a bound on the size of any entry of these features.
     """
 
-    def init(self, x: Position) -> Feature:
-        raise NotImplementedError
-
-    def feature(self, x: Position, s: Score) -> Feature:
-        raise NotImplementedError
-
-    def flow(self, x: Position, weights: Feature) -> Position:
-        raise NotImplementedError
+    init: Callable[[Position], Feature]
+    feature: Callable[[Position, Score], Feature]
+    flow: Callable[[Position, Feature], Position]
 
     def total(self, xs: Position, ss: Score, shares: Shares) -> tuple[Feature, PyTree[Scalar]]:
         features = jax.vmap(self.feature)(xs, ss)
@@ -173,13 +168,24 @@ def translations(root: ArrayLike | None = None, limit: float | None = None) -> F
     return Shifts(_coordinates(None, root), limit)
 
 
-@register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Scalings(_WithVector):
-    """Stretches of each coordinate; see `scalings`."""
+class _Linear(Field):
+    """Fields that are linear in the coordinates; `push` is their move for given weights."""
 
     coordinates: Coordinates
     limit: float
+
+    push: ClassVar[Callable[..., Vector]]
+
+    def flow(self, x: Position, weights: Feature) -> Position:
+        (move,) = _within((self.push(self.coordinates.whiten(x), weights), FARTHEST))
+        return self.coordinates.moved(x, move)
+
+
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Scalings(_Linear, _WithVector):
+    """Stretches of each coordinate; see `scalings`."""
 
     def feature(self, x: Position, s: Score) -> Feature:
         return 1 + self.coordinates.whiten(x) * self.coordinates.pull(s)
@@ -187,10 +193,6 @@ class Scalings(_WithVector):
     def push(self, y: Vector, w: Vector) -> Vector:
         # Equal to `expm1` up to the rounding of y + move, and several times as fast.
         return (jnp.exp(jnp.clip(w, -self.limit, self.limit)) - 1) * y
-
-    def flow(self, x: Position, weights: Feature) -> Position:
-        (move,) = _within((self.push(self.coordinates.whiten(x), weights), FARTHEST))
-        return self.coordinates.moved(x, move)
 
 
 def scalings(
@@ -207,11 +209,8 @@ def scalings(
 
 @register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Shears(Field):
+class Shears(_Linear):
     """Symmetric linear maps; see `shears`."""
-
-    coordinates: Coordinates
-    limit: float
 
     def init(self, x: Position) -> Feature:
         zeros = self.coordinates.zeros(x)
@@ -223,10 +222,6 @@ class Shears(Field):
 
     def push(self, y: Vector, w: Matrix) -> Vector:
         return (w / jnp.maximum(1.0, jnp.linalg.norm(w) / self.limit)) @ y
-
-    def flow(self, x: Position, weights: Feature) -> Position:
-        (move,) = _within((self.push(self.coordinates.whiten(x), weights), FARTHEST))
-        return self.coordinates.moved(x, move)
 
     def total(self, xs: Position, ss: Score, shares: Shares) -> tuple[Feature, PyTree[Scalar]]:
         # The sum over rows is one product of matrices.

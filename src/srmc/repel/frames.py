@@ -165,9 +165,7 @@ class Fixed(Frame):
     def _look(self, state: RepelState, position: Position) -> tuple[Feature, Bool[Array, ""]]:
         """The feature at the draw, and whether the target has a density there, if it is due."""
 
-        def evaluate(
-            operand: tuple[Position, Feature, Array],
-        ) -> tuple[Position, Feature, Array]:
+        def evaluate(operand: tuple[Position, Feature, Array]) -> tuple[Position, Feature, Array]:
             x, _, _ = operand
             value, score = self.target.value_and_score(x)
             return x, self.surrogate.field.feature(x, score), jnp.isfinite(value)

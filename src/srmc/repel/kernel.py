@@ -47,15 +47,15 @@ def caches(state: KernelState, name: str) -> bool:
     return name in getattr(state, "_fields", ()) and getattr(state, name) is not None
 
 
-def as_algorithm(name: str, built: Any) -> SamplingAlgorithm:
-    """What a kernel's function returned, which must have the form of BlackJAX."""
+def as_algorithm(algorithm: Callable[..., Any], built: Any) -> SamplingAlgorithm:
+    """What the function of a kernel returned, which must have the form of BlackJAX."""
     if not (callable(getattr(built, "init", None)) and callable(getattr(built, "step", None))):
         raise TypeError(
-            f"kernel {name} must return a blackjax.SamplingAlgorithm, with init and step, got "
-            f"{short(built)}"
+            f"kernel {kernel_name(inspect.unwrap(algorithm))} must return a "
+            f"blackjax.SamplingAlgorithm, with init and step, got {short(built)}"
         )
-    algorithm: SamplingAlgorithm = built
-    return algorithm
+    found: SamplingAlgorithm = built
+    return found
 
 
 @register_dataclass
@@ -80,7 +80,8 @@ class Kernel:
         return kernel_name(self._core)
 
     def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
-        return as_algorithm(self.name, self.algorithm(logdensity_fn, *self.args, **self.kwargs))
+        built = self.algorithm(logdensity_fn, *self.args, **self.kwargs)
+        return as_algorithm(self.algorithm, built)
 
     def init(
         self,

@@ -115,9 +115,7 @@ class Shift(Surrogate):
         return lambda x, u, alpha: logdensity_fn(move(x, -alpha, u))
 
 
-def shift(
-    preconditioner: ArrayLike | Callable[[Feature], Feature] | None = None,
-) -> Surrogate:
+def shift(preconditioner: ArrayLike | Callable[[Feature], Feature] | None = None) -> Surrogate:
     """The target moved by `alpha A theta`: log pi_theta(x) = log pi(x - alpha A theta).
 
     It agrees with the tilt to first order in theta, and exactly on a Gaussian. It is always

@@ -9,17 +9,7 @@ import optax
 from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, is_concrete, is_numeric, outputs_of, short
-from srmc.types import (
-    Array,
-    ArrayLike,
-    Bool,
-    LogDensity,
-    Position,
-    PyTree,
-    Scalar,
-    Score,
-    ScoreFn,
-)
+from srmc.types import Array, ArrayLike, Bool, LogDensity, Position, PyTree, Scalar, Score, ScoreFn
 
 
 def all_finite(tree: PyTree) -> Bool[Array, ""]:

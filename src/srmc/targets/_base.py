@@ -131,9 +131,7 @@ def _space(target: Target) -> Space:
     return target.space
 
 
-def _sums_over_states(
-    target: Target,
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "n n"]]:
+def _sums_over_states(target: Target) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "n n"]]:
     """E[x] and E[x x^T] in double precision, summed over blocks of states."""
     space = _space(target)
     shape = target.position.shape

@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike
 from srmc._checks import as_numbers, check_count, check_flag, check_number, check_option, short
 from srmc.types import Float
 
+OfValues = Float[np.ndarray, "m m"]
+
 
 class Blocks(NamedTuple):
     """Blocks of the covariance of (theta, mu): O(1/alpha), O(1/alpha) and O(1) as alpha grows."""
 
     theta: Float[np.ndarray, "d d"]
     cross: Float[np.ndarray, "d m"]
-    mean: Float[np.ndarray, "m m"]
+    mean: OfValues
 
 
 def jacobian(
@@ -87,7 +89,7 @@ def average_covariance(
     noise: ArrayLike,
     alpha: float,
     preconditioner: ArrayLike | None = None,
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return the limit of n Cov(plain average of f) for a history with rho < 1.
 
     The history then settles within windows that are short compared with the run, and the average
@@ -99,9 +101,7 @@ def average_covariance(
     return _residual_noise(weights, noise)
 
 
-def control_variate_covariance(
-    cov_ss: ArrayLike, cov_fs: ArrayLike, noise: ArrayLike
-) -> Float[np.ndarray, "m m"]:
+def control_variate_covariance(cov_ss: ArrayLike, cov_fs: ArrayLike, noise: ArrayLike) -> OfValues:
     """Return the limit of `average_covariance` for large alpha, approached at rate 1/alpha^2.
 
     It is the long-run covariance of the first-order control variate f - C S^-1 s, or of the
@@ -114,7 +114,7 @@ def control_variate_covariance(
 
 def independent_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, alpha: float, rho: float
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return the block of mu for independent draws in closed form (prop:independent-sampling).
 
     The block is C (S (2 alpha S + 2 beta))^-1 C^T + R, with beta = 1/2 for rho = 1 and beta = 1
@@ -134,7 +134,7 @@ def independent_covariance(
 
 def residual_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, rho: float
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return R, which no alpha removes: Cov(g, g) / (2 beta) for g = f - C S^-1 s (eq:R-def).
 
     beta = 1/2 for rho = 1, where R is the variance of independent draws of g, and beta = 1
@@ -172,9 +172,7 @@ def gaussian_mean_covariance(
     return mean
 
 
-def budget_covariance(
-    covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0
-) -> Float[np.ndarray, "m m"]:
+def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0) -> OfValues:
     """Return the limit of B^rho Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
 
     `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
@@ -223,9 +221,7 @@ def _noise(noise: ArrayLike, size: int) -> Float[np.ndarray, "n n"]:
     return u
 
 
-def _residual_noise(
-    weights: Float[np.ndarray, "m d"], noise: ArrayLike
-) -> Float[np.ndarray, "m m"]:
+def _residual_noise(weights: Float[np.ndarray, "m d"], noise: ArrayLike) -> OfValues:
     """The long-run covariance of f - weights s."""
     m, d = weights.shape
     combine = np.concatenate([-weights, np.eye(m)], axis=1)

@@ -62,11 +62,7 @@ def _log_probability(logits: Logits, values: Int[Array, " site"]) -> Scalar:
 
 
 def _dlp(
-    rng_key: PRNGKey,
-    state: SiteState,
-    view: View,
-    step_size: float | Array,
-    adjusted: bool = True,
+    rng_key: PRNGKey, state: SiteState, view: View, step_size: float | Array, adjusted: bool = True
 ) -> tuple[SiteState, SiteInfo]:
     """The discrete Langevin proposal, q ~ exp(-|y - x - eta s|^2 / (4 eta))."""
 

@@ -17,6 +17,9 @@ from srmc.kernels.discrete.sitewise import SiteAlgorithm, SiteInfo, SiteState, d
 from srmc.kernels.discrete.space import Space
 from srmc.types import Array, Bool, Float, Int, PRNGKey, Scalar
 
+Drawn = Int[Array, " drawn"]
+PerSite = Float[Array, " site"]
+Offsets = Float[Array, "site offset"]
 BALANCING: dict[str, Callable[[Array], Array]] = {
     "sqrt": lambda log_t: log_t / 2,
     "barker": jax.nn.log_sigmoid,
@@ -59,7 +62,7 @@ def informed(
 
 def offset_weights(
     space: Space, labels: Int[Array, " site"], log_weights: Float[Array, "site value"]
-) -> Float[Array, "site offset"]:
+) -> Offsets:
     """Log weights (site, offset) of the values x_i + 1, x_i + 2, ..., modulo their number."""
     if space.num_values == 2:
         others = jnp.where(labels == 1, log_weights[:, 0], log_weights[:, 1])[:, None]
@@ -69,29 +72,25 @@ def offset_weights(
     return jnp.where(jnp.isnan(others), -jnp.inf, others)
 
 
-def over_values(weights: Float[Array, "site offset"]) -> Float[Array, " site"]:
+def over_values(weights: Offsets) -> PerSite:
     """The log weight of each site, summed over its values."""
     return weights[:, 0] if weights.shape[1] == 1 else jax.nn.logsumexp(weights, axis=1)
 
 
-def _draw_sites(
-    rng_key: PRNGKey, log_weights: Float[Array, " site"], num_sites: int
-) -> Int[Array, " drawn"]:
+def _draw_sites(rng_key: PRNGKey, log_weights: PerSite, num_sites: int) -> Drawn:
     """The same; a single site is drawn without a random number per site."""
     if num_sites == 1:
         return _draw_site(rng_key, log_weights)[None]
     return _draw_distinct(rng_key, log_weights, num_sites)
 
 
-def _draw_distinct(
-    rng_key: PRNGKey, log_weights: Float[Array, " site"], num_sites: int
-) -> Int[Array, " drawn"]:
+def _draw_distinct(rng_key: PRNGKey, log_weights: PerSite, num_sites: int) -> Drawn:
     """Distinct sites, in the order in which they are drawn by their weights."""
     noise = jax.random.gumbel(rng_key, log_weights.shape, log_weights.dtype)
     return jax.lax.top_k(log_weights + noise, num_sites)[1]
 
 
-def _draw_site(rng_key: PRNGKey, log_weights: Float[Array, " site"]) -> Int[Array, ""]:
+def _draw_site(rng_key: PRNGKey, log_weights: PerSite) -> Int[Array, ""]:
     """A site by its weight: first a block of sites, then one site of the block.
 
     Sums are then short enough not to round small terms away.
@@ -110,12 +109,7 @@ def _draw_site(rng_key: PRNGKey, log_weights: Float[Array, " site"]) -> Int[Arra
     return jnp.minimum(site, sites - 1)
 
 
-def _log_path(
-    weights: Float[Array, "site offset"],
-    by_site: Float[Array, " site"],
-    sites: Int[Array, " drawn"],
-    offsets: Int[Array, " drawn"],
-) -> Scalar:
+def _log_path(weights: Offsets, by_site: PerSite, sites: Drawn, offsets: Drawn) -> Scalar:
     """The log probability of these sites in this order, each with its new value."""
     chosen = weights[sites, offsets]
     if len(sites) == 1:
@@ -229,7 +223,7 @@ def _draw_count(rng_key: PRNGKey, mean: Scalar) -> tuple[Int[Array, ""], Scalar]
     return count.astype(int), jnp.log(width / mean)
 
 
-def _draw_offsets(rng_key: PRNGKey, weights: Float[Array, "drawn offset"]) -> Int[Array, " drawn"]:
+def _draw_offsets(rng_key: PRNGKey, weights: Float[Array, "drawn offset"]) -> Drawn:
     """The move of each site, modulo the number of values."""
     if weights.shape[1] == 1:
         return jnp.ones((len(weights),), int)
@@ -237,10 +231,7 @@ def _draw_offsets(rng_key: PRNGKey, weights: Float[Array, "drawn offset"]) -> In
 
 
 def _log_reversible_path(
-    weights: Float[Array, "site offset"],
-    sites: Int[Array, " drawn"],
-    offsets: Int[Array, " drawn"],
-    on_path: Bool[Array, " drawn"],
+    weights: Offsets, sites: Drawn, offsets: Drawn, on_path: Bool[Array, " drawn"]
 ) -> Scalar:
     """The log probability of the sites on a path in this order, each with its new value."""
     by_site = over_values(weights)

@@ -3,6 +3,7 @@
 What is evaluated at a state does not depend on theta, so that bending it again is free.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class View(NamedTuple):
     evaluations: Callable[[Array], tuple[int, int]]
 
 
+@dataclasses.dataclass(frozen=True)
 class Sites:
     """A log density on a space, with the guide that a kernel needs and the history's feature.
 
@@ -92,33 +94,39 @@ class Sites:
         What the target is bent by: "feature", or "sites", the values of the sites themselves.
     """
 
-    def __init__(
-        self,
-        logdensity_fn: LogDensity,
-        space: Space,
-        guide: str | None = None,
-        feature: str | None = None,
-        differences: Differences | None = None,
-        surrogate: Surrogate | None = None,
-        bend: str = "feature",
-    ):
-        if not isinstance(space, Space):
-            raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
-        if surrogate is not None:
-            feature = features.tilted_kind(surrogate, feature)
-        if feature is not None:
-            features.check_kind(feature, space)
-        features.check_bend(bend, feature)
-        if differences is not None and not callable(differences):
-            raise TypeError(f"differences must be a function of a state, got {differences!r}")
-        self.logdensity_fn = logdensity_fn
-        self.target = Target(logdensity_fn)
-        self.space, self.guide, self.feature = space, guide, feature
-        self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
-        # Where changes of all sites guide a kernel, those of one site are not needed.
-        self.one_site = None
-        if guide is None and isinstance(differences, SiteDifferences):
-            self.one_site = differences
+    logdensity_fn: LogDensity
+    space: Space
+    guide: str | None = None
+    feature: str | None = None
+    differences: Differences | None = None
+    surrogate: Surrogate | None = None
+    bend: str = "feature"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
+        if self.surrogate is not None:
+            feature = features.tilted_kind(self.surrogate, self.feature)
+            object.__setattr__(self, "feature", feature)
+        if self.feature is not None:
+            features.check_kind(self.feature, self.space)
+        features.check_bend(self.bend, self.feature)
+        if self.differences is not None and not callable(self.differences):
+            raise TypeError(f"differences must be a function of a state, got {self.differences!r}")
+
+    @property
+    def target(self) -> Target:
+        return Target(self.logdensity_fn)
+
+    @property
+    def by_sites(self) -> bool:
+        return self.bend == "sites"
+
+    @property
+    def one_site(self) -> SiteDifferences | None:
+        """The changes of one site, unless changes of all sites guide the kernel."""
+        usable = self.guide is None and isinstance(self.differences, SiteDifferences)
+        return self.differences if usable else None  # type: ignore[return-value]
 
     def plain(self) -> View:
         """The target itself, without a feature."""
@@ -139,7 +147,7 @@ class Sites:
             self.space,
             self.look,
             self._visit,
-            lambda x, local, site=None: self.bend(x, local, u, alpha),
+            lambda x, local, site=None: self.bend_by_feature(x, local, u, alpha),
             lambda x: (self._cost(x, self.chosen(x)), self._bend_cost(x)),
         )
 
@@ -213,7 +221,7 @@ class Sites:
         """Whether the feature follows from the changes that guide the kernel."""
         return (kind, self.guide) in (("gibbs", "exact"), ("relaxed-gibbs", "gradient"))
 
-    def bend(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
+    def bend_by_feature(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
         """`local` on the surrogate, whose log density is log pi(x) - alpha u·phi(x).
 
         The changes that guide proposals are exact if those of the target are. To first order they
