@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import textwrap
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
 import jax.numpy as jnp
@@ -12,7 +12,8 @@ import pytest
 
 import srmc
 from helpers import log_gamma
-from srmc.sample.executors import Processes
+from srmc.sample import many
+from srmc.sample.executors import Here, Processes
 
 MODULE = textwrap.dedent(
     """
@@ -124,8 +125,25 @@ def test_what_cannot_be_sent_is_said():
         srmc.sample_many([log_gamma], "processes", **RUN)
     for path in ("module", "no_such_module:name"):
         assert srmc.sample_many([path], **RUN).failed
+    for models in ("module:name", log_gamma):
+        with pytest.raises(TypeError, match="models must be a list or a dictionary"):
+            srmc.sample_many(models, **RUN)
     with pytest.raises(KeyError):
         srmc.sample_many([log_gamma], **RUN)["1"]
+
+
+def test_a_pool_that_is_broken_already(monkeypatch):
+    class Broken(Here):
+        def submit(self, *_):
+            raise BrokenExecutor
+
+    class Whole(Here):
+        def __init__(self, workers):
+            self.workers = workers
+
+    monkeypatch.setattr(many, "Processes", Whole)
+    runs = srmc.sample_many([srmc.targets.gaussian()], Broken(), **RUN | {"initial_position": None})
+    assert not runs.failed
 
 
 def test_a_process_that_is_killed_is_replaced():

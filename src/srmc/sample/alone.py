@@ -31,6 +31,8 @@ def each_alone(
     own. A chain that a signal stops is in the result only if it is the first.
     """
     plan, stop = running.plan, running.stop
+    if folder is not None and (folder / "run.json").exists():
+        raise ValueError(f"checkpoint {folder} holds a run of chains together, not of single ones")
     first = start_of(running.problem, plan.seed, plan.num_chains, 0, listed)
     running = running._replace(problem=without_slashes(running.problem, first_of(first)))
     check_names(running.problem, plan, first)

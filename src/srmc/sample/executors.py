@@ -1,11 +1,8 @@
 """Executors: this process, and processes of which one that is killed takes only its task along."""
 
-import multiprocessing
 import threading
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from concurrent.futures.thread import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from srmc.sample.stop import ending_all
@@ -40,7 +37,7 @@ class Processes(Executor):
     def __init__(self, max_workers: int) -> None:
         self._max_workers = max_workers
         self._own = threading.local()
-        self._pools: list[ProcessPoolExecutor] = []
+        self._pools: list[Executor] = []
         self._threads = ThreadPoolExecutor(max_workers)
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
@@ -56,11 +53,17 @@ class Processes(Executor):
     def _run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         pool = getattr(self._own, "pool", None)
         if pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            pool = self._own.pool = ProcessPoolExecutor(1, mp_context=spawn)
+            pool = self._own.pool = _new_process()
             self._pools.append(pool)
         try:
             return pool.submit(function, *args, **kwargs).result()
-        except BrokenProcessPool as error:
+        except BrokenExecutor as error:
             self._own.pool = None
             raise Lost("its worker was killed, by a lack of memory for example") from error
+
+
+def _new_process() -> Executor:
+    import multiprocessing  # which leaves something to be done at the exit of Python
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))

@@ -7,7 +7,7 @@ import pickle
 import queue
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,8 @@ def sample_many(
     them as they end.
     """
     check_flag("progress", progress)
+    if isinstance(models, str) or not isinstance(models, Iterable):
+        raise TypeError(f"models must be a list or a dictionary of models, got {models!r}")
     named = models if isinstance(models, Mapping) else {str(n): m for n, m in enumerate(models)}
     for name in named:
         if not isinstance(name, str) or not name or Path(name).name != name:
@@ -183,10 +185,18 @@ class Runs(Mapping[str, Run]):
         return f"<srmc.Runs: {len(self)} models, {len(self._done)} done, {failed} failed>"
 
     def _submit(self, name: str, executor: Executor) -> None:
-        future = executor.submit(self._jobs[name])
+        try:
+            future = executor.submit(self._jobs[name])
+        except BrokenExecutor:  # by a job before
+            future = self._processes().submit(self._jobs[name])
         self._futures[name] = future
         self._running.add(name)
         future.add_done_callback(lambda future: self._ended.put((name, future)))
+
+    def _processes(self) -> Processes:
+        """The processes for what a broken pool has lost."""
+        self._own = self._own or Processes(self._workers)
+        return self._own
 
     def _wait(self, until: Callable[[], bool]) -> None:
         """Take in what ends, until that is enough; Ctrl-C takes back what has not begun."""
@@ -209,8 +219,7 @@ class Runs(Mapping[str, Run]):
         error = InterruptedError("it was cancelled") if future.cancelled() else future.exception()
         self._running.discard(name)
         if isinstance(error, BrokenExecutor) and not isinstance(error, Lost):
-            self._own = self._own or Processes(self._workers)
-            self._submit(name, self._own)
+            self._submit(name, self._processes())
         elif type(error).__name__ == "KilledWorker" and name not in self._alone:  # of Dask
             self._alone[name] = False
         else:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from srmc._checks import check_flag
 from srmc._files import as_path
@@ -78,6 +79,12 @@ def merge(
         raise ValueError(
             "model must be given to rebalance chains that are read from files, as in "
             "srmc.merge(runs, model)"
+        )
+    double = parts[0].settings["double_precision"]
+    if parts[0].rebalances and double != (jnp.zeros(()).dtype == "float64"):
+        raise ValueError(
+            f"runs have {'double' if double else 'single'} precision: "
+            f'jax.config.update("jax_enable_x64", {double}) before they are merged'
         )
     with progress_bar(progress and sys.stderr.isatty()) as show:
         result = concluded(parts, source.problem, source.how, source.first, show)
