@@ -181,3 +181,10 @@ def test_long_tables_are_offered_as_csv():
     assert len(rows) == first.count("\n") - 1 > tables.LONG
     assert len({len(row) for row in csv.reader(rows)}) == 1
     assert not tables.long_tables(PAGES["reference/command-line.md"], "reference/command-line.md")
+
+
+def test_the_paper_cites_what_its_bibliography_has():
+    paper, known = ((DOCS.parent / name).read_text() for name in ("paper.md", "paper.bib"))
+    cited = set(re.findall(r"@([a-z]+)", paper))
+    assert cited == set(re.findall(r"^@\w+\{(\w+),", known, re.MULTILINE))
+    assert len(paper.split()) < 1000

@@ -112,7 +112,12 @@ def packages() -> dict[str, dict[str, str]]:
                 if f"srmc.{name}" not in found[package]:
                     found[package][f"srmc.{package}.{name}"] = place
     found["plugins"] = dict(_plugins())
-    return found
+    first = [name for names in TASKS.values() for name in names]
+    rank = lambda name: first.index(name) if name in first else len(first)
+    return {
+        package: {name: names[name] for name in sorted(names, key=rank)}
+        for package, names in found.items()
+    }
 
 
 def _plugins() -> Iterator[tuple[str, str]]:

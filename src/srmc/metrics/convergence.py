@@ -15,7 +15,7 @@ BATCH = 5.0  # autocorrelation times per batch; batch means then vary 10% too li
 
 
 def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
-    """Return the rank-normalised split R-hat of each coordinate.
+    """The rank-normalised split R-hat of each coordinate.
 
     `draws` has axes (chain, draw, ...), with at least two chains and four draws. Each chain must
     have its own history: a shared history couples the chains, and R-hat would then indicate
@@ -36,7 +36,7 @@ def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
 
 
 def bfmi(energy: ArrayLike) -> Float[np.ndarray, " chain"]:
-    """Return the energy Bayesian fraction of missing information of each chain (Betancourt, 2016).
+    """The energy Bayesian fraction of missing information of each chain (Betancourt, 2016).
 
     `energy`, (chain, draw), is in `result.stats` of HMC and NUTS. Below 0.3, the momentum that is
     drawn for each step changes the energy too little for the chain to reach the tails. A chain of

@@ -35,7 +35,7 @@ def over_leaves(measure: Callable[[Any], Any], draws: PyTree[Any]) -> PyTree[Any
 
 
 def batch_means_error(draws: PyTree[ArrayLike], num_batches: int | None = None) -> PyTree[Values]:
-    """Return the standard error of the mean over all draws, by batch means.
+    """The standard error of the mean over all draws, by batch means.
 
     `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains are
     averaged before batching, so that the error is valid for chains that share a history. For a
@@ -53,7 +53,7 @@ def batch_means_error(draws: PyTree[ArrayLike], num_batches: int | None = None) 
 
 
 def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Values]:
-    """Return the standard error of the mean over all draws, from the spread of the chain means.
+    """The standard error of the mean over all draws, from the spread of the chain means.
 
     `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains must be
     independent, each with its own history, and there should be at least four of them.
@@ -62,7 +62,7 @@ def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Values]:
 
 
 def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Values]:
-    """Return the integrated autocorrelation time of each coordinate, from batch means.
+    """The integrated autocorrelation time of each coordinate, from batch means.
 
     `draws` has axes (chain, draw, ...). Independent draws have time 1; smaller estimates, as from
     antithetic chains, are raised to 1.
@@ -84,7 +84,7 @@ def repelled_error(
     alpha: Float[np.ndarray, "chain draw"],
     shared: bool,
 ) -> Columns:
-    """Return the standard error of the mean of `values` over a repelled run.
+    """The standard error of the mean of `values` over a repelled run.
 
     `scores` are the whitened features that the history averages; they, `gain` and `alpha` are kept
     in `result.stats`. `shared` says whether the chains share a history. mean ± 1.96 × error is a
@@ -239,7 +239,7 @@ def with_unseen(values: Series, error: Columns, size: float) -> Columns:
 
 
 def long_run_covariance(series: Series, num_batches: int | None = None) -> Float[np.ndarray, "k k"]:
-    """Return the limit of n Cov(mean of n draws) by batch means, for independent chains."""
+    """The limit of n Cov(mean of n draws) by batch means, for independent chains."""
     chains, draws, size = series.shape
     if num_batches is None:
         centred = series - series.mean(axis=(0, 1))

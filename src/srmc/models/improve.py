@@ -111,10 +111,10 @@ def improve(
     progress: bool = True,
     **gone: Any,
 ) -> Any:
-    """The trace of a finished run, with smaller errors.
+    """Improve the trace of a finished run: the same trace, with smaller errors.
 
     Draws are mapped to unconstrained space, rebalanced (see `srmc.rebalance`), and mapped back.
-    Without a model, but with stored gradients, they are weighted (see `srmc.reweight`) and
+    If there are stored gradients but no model, they are weighted (see `srmc.reweight`) and
     resampled.
 
     Parameters
@@ -134,7 +134,7 @@ def improve(
         The inverse of `unconstrain`, from a position to a dictionary.
     z_grad
         Without a model: the gradients that NumPyro stored, which ArviZ leaves out of the trace,
-        `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. Those of nutpie are in the trace
+        `mcmc.get_extra_fields(group_by_chain=True)["z_grad"]`. A trace of nutpie contains them
         after `nutpie.sample(..., store_gradient=True, store_unconstrained=True)`.
     report
         Whether to return an `Improvement` as well.
@@ -144,11 +144,10 @@ def improve(
     Returns
     -------
     A trace of the same type, whose posterior has the same variables, dimensions, coordinates and
-    attributes. Variables that follow from others are computed anew, and so is a log likelihood. A
-    variable that would get worse keeps its plain draws, and the attribute srmc_draws says so. The
-    plain draws are in the group posterior_plain: effective sample sizes and R-hat are to be taken
-    from there, and sample_stats belong to it. Weights are in sample_stats, as srmc_weight. A
-    dataset has no groups, and comes back with its new draws alone.
+    attributes. Deterministic variables and the log likelihood are recomputed. A variable that would
+    get worse keeps its plain draws, and its attribute srmc_draws says so. The group posterior_plain
+    has the original draws; sample_stats, effective sample sizes and R-hat refer to them. Weights
+    are in sample_stats, as srmc_weight. A dataset has no groups and returns only its new draws.
     """
     refuse("improve", gone)
     keep_programs()

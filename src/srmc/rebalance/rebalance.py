@@ -77,11 +77,11 @@ def rebalance(
     progress: bool = True,
     **gone: Any,
 ) -> Any:
-    """Move finished draws so that means, covariances, quantiles and tails come closer.
+    """Move finished draws so that averages over them have smaller errors.
 
     Stein features, such as the score, have mean 0 under the target. Regressions on them estimate
-    means, second moments and marginal distribution functions with smaller errors than averages
-    have, and the draws are moved, as little as that takes, to where they have these.
+    means, second moments and marginal distribution functions with smaller errors than averages.
+    The draws are moved, as little as possible, so that they have the estimated values.
 
     Parameters
     ----------
@@ -90,25 +90,25 @@ def rebalance(
         data frame with a column per coordinate; or arrays (chain, draw, ...) by name, in a
         dictionary or in the posterior of an ArviZ trace.
     score_fn
-        The gradient of the log density at one draw, a JAX function. A draw is a vector, or has its
-        variables by name; it is an array if the only variable is called x. It is evaluated once per
-        draw, unless `scores` are given. Without both, it is the gradient of `logdensity_fn`.
+        A JAX function that returns the gradient of the log density at one draw: a vector, or a
+        dictionary of variables; an array if the only variable is called x. It is evaluated once per
+        draw unless `scores` are given. If neither is given, `logdensity_fn` is differentiated.
     scores
         The scores at the draws, in their shape, as NUTS, HMC and MALA compute them.
     logdensity_fn
-        The log density at one draw. With it, the assumption is checked more sharply (jumps, walls
-        and wrong gradients are found), and no draw is moved to where it is not finite.
+        The log density at one draw. With it the checks also find jumps, walls and wrong gradients,
+        and no draw is moved to where the density is not finite.
     pooled
         Whether one map serves all chains, or each chain gets its own.
     report
-        Whether to return what was done, too: a `Report`, or one per chain if not `pooled`.
+        Whether to return a `Report` as well, or one per chain if not `pooled`.
     progress
         Whether to show a progress bar on a terminal.
 
     Returns
     -------
-    The moved draws, in the form and precision of `draws`. They are unchanged, with a warning,
-    where the features cannot have mean 0 under the target that the scores are of.
+    The moved draws, in the form and precision of `draws`. If a check of the features fails, they
+    are unchanged, with a warning.
     """
     keep_programs()
     refuse("rebalance", gone)

@@ -287,9 +287,9 @@ class Result:
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Traces, densities and running means as a figure, saved to `path` if given.
 
-        They are of the first coordinates that vary, of all chains; the plain draws are shown
-        beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
-        and the history fared. A notebook shows the figure as an image.
+        They show the first coordinates that vary, for all chains, compared with the plain draws;
+        bands are 95% intervals. Statistics of the kernel and the history follow. A notebook shows
+        the figure as an image.
         """
         with extra("result.plot"):
             from srmc.results.plots import plot
@@ -307,8 +307,8 @@ class Result:
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of the run: an HTML file that needs no other file and no network.
 
-        It has the warnings, estimates with their errors beside those of the plain chain, traces,
-        densities, what rebalancing did, the cost, and how to repeat the run.
+        It has a verdict, estimates with their errors, also of the plain chain, traces, densities,
+        what rebalancing did, the cost, and the code that repeats the run.
         """
         with extra("result.report"):
             from srmc.results.page import page
