@@ -134,6 +134,11 @@ class Result:
         return self.kept.covariance
 
     @property
+    def is_controlled(self) -> bool:
+        """Whether the moments are those of the plain draws with control variates."""
+        return bool(self.about.get("controlled", False))
+
+    @property
     def is_rebalanced(self) -> bool:
         """Whether the draws are those of the plain kernel, moved."""
         return any(report.moved for report in self.rebalancing)

@@ -133,6 +133,7 @@ def about_run(
             measured[name] = jnp.asarray(tuned.parameters[name])
     return {
         "settings": {"model": problem.name} | plan.settings(),
+        "controlled": plan.controls,
         "measured": {k: float(x) for k, x in measured.items()},
         "versions": versions(),
         "double_precision": jnp.zeros(()).dtype == "float64",

@@ -36,6 +36,9 @@ DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
+CACHING = ("nuts", "hmc", "jittered_hmc", "mala")
+"""Kernels whose states have the score of their position."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
@@ -128,6 +131,12 @@ class Plan:
             return False  # weights for so many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
+    @property
+    def controls(self) -> bool:
+        """Whether the plain kernel runs, and moments are kept with those of its cached scores."""
+        is_open = self.is_auto and self.repellence is None and self.keep.keep == "moments"
+        return is_open and self.space is None and self.kernel in CACHING
+
     def fixed_length(self, dim: int) -> str | None:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""
         if self.keep.keep != "draws":
@@ -142,7 +151,8 @@ class Plan:
             return
         if jax.process_count() > 1:
             raise ValueError("chains is for processes that know nothing of each other")
-        if self.shared_history and not (self.is_plain or self.rebalances(dim)):
+        shares_nothing = self.is_plain or self.controls or self.rebalances(dim)
+        if self.shared_history and not shares_nothing:
             raise ValueError(
                 "chains needs chains that share nothing, but these would share a history: give "
                 "shared_history=False, or alpha=0"

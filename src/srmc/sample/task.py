@@ -17,6 +17,7 @@ from srmc.models.problem import Problem, name_leaves
 from srmc.repel.kernel import caches
 from srmc.repel.state import RepelState
 from srmc.repel.strength import Strength
+from srmc.sample.controlled import centre_of, recorder
 from srmc.sample.describe import describe
 from srmc.sample.devices import lay_out
 from srmc.sample.loop import ALL_CHAINS, Parameters, Recorded, Task
@@ -38,6 +39,15 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
         layout = lay_out(plan.num_together, shared=False)
         build = plain_builder(tuner, code)
         return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
+    named = Partial(named_values, problem.values, plan.keep.statistics)
+    values, more = parted(pinned(named, first_of(tuned.positions)))
+    given = given._replace(values=more)
+    if plan.controls:
+        layout = lay_out(plan.num_together, shared=False)
+        given = given._replace(loop=centre_of(named, tuned.positions))
+        return Task(
+            plain_builder(tuner, code), given, rng_key, layout, recorder(values), plan.keep.thin
+        )
     way = _way(plan, tuner, tuned)
     repellence = way.repellence(tuner, tuned.loop)
     layout = lay_out(plan.num_together, shared=repellence.get("history_axis") is not None)
@@ -48,9 +58,7 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
 
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
-    named = Partial(named_values, problem.values, plan.keep.statistics)
-    values, more = parted(pinned(named, first_of(tuned.positions)))
-    given = given._replace(values=more, loop=tuned.loop)
+    given = given._replace(loop=tuned.loop)
     record = _recorder(tuner, values, with_base, min(rule.FEATURES_PER_DRAW, room))
     # Functions of the user may read what has changed since; then no program is remembered.
     is_own = plan.repellence is not None or isinstance(plan.alpha, Strength)
@@ -219,6 +227,7 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
         | {
             "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
             "rebalances": plan.rebalances(dim_of(positions)),
+            "controls": plan.controls,
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",
         },
