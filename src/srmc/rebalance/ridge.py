@@ -52,29 +52,32 @@ class Ridge:
 
     def left(self, f: Columns, ridges: Sequence[float]) -> Iterator[Columns]:
         """With each ridge, what regressions on the other folds leave of f, less their means."""
-        parts, phi, count = folds(len(f)), self._phi, len(f)
-        total, centred = f.sum(axis=0), f - f.mean(axis=0)
-        products = [phi[part].T @ centred[part] for part in parts]
+        parts, phi = folds(len(f)), self._phi
+        mean = f.mean(axis=0)
+        products = [phi[part].T @ (f[part] - mean) for part in parts]
         whole = sum(products)
+        # Averages of f and of phi over the other folds, the latter less that over all draws.
+        others = [len(f) - (part.stop - part.start) for part in parts]
+        total = f.sum(axis=0)
+        averages = [
+            (total - f[part].sum(axis=0)) / n for part, n in zip(parts, others, strict=True)
+        ]
+        off = [-phi[part].sum(axis=0) / n for part, n in zip(parts, others, strict=True)]
         for ridge in ridges:
             rest = np.empty_like(f)
             for fold, part in enumerate(parts):
                 beta = self._solve(fold, ridge, whole - products[fold])
-                others = count - (part.stop - part.start)
-                average = (total - f[part].sum(axis=0)) / others
-                # The mean of phi over the other folds, less that over all draws.
-                off = -phi[part].sum(axis=0) / others
-                rest[part] = f[part] - average - (phi[part] - off) @ beta
+                rest[part] = f[part] - (averages[fold] - off[fold] @ beta) - phi[part] @ beta
             yield rest
 
     def _solve(self, fold: int, ridge: float, right: np.ndarray) -> np.ndarray:
         """(gram + ridge)^-1 right, where the Gram matrix is without a fold, or whole for -1."""
         if (fold, ridge) not in self._factors:
-            gram = self._gram if fold < 0 else self._gram - self._grams[fold]
-            size = len(gram)
-            more = ridge + 1e-12 * float(np.trace(gram)) / size
-            gram = gram + more * np.eye(size)
-            self._factors[fold, ridge] = linalg.cho_factor(gram, True, True, False)
+            gram = self._gram - (self._grams[fold] if fold >= 0 else 0.0)
+            gram[np.diag_indices_from(gram)] += ridge + 1e-12 * float(np.trace(gram)) / len(gram)
+            self._factors[fold, ridge] = linalg.cho_factor(
+                gram.T, overwrite_a=True, check_finite=False
+            )
         solved: np.ndarray = linalg.cho_solve(self._factors[fold, ridge], right, check_finite=False)
         return solved
 
