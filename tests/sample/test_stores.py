@@ -4,6 +4,7 @@ import builtins
 import itertools
 import json
 import os
+import pickle
 import secrets
 
 import fsspec
@@ -90,6 +91,15 @@ def test_chains_merge_and_results_load(url):
         srmc.load(f"{url}/result.nc")
     with pytest.raises(ValueError, match="path must be a file"):
         srmc.load(f"{url}/nothing.nc")
+
+
+def test_models_have_folders_of_their_own_on_a_store(url):
+    again = pickle.loads(pickle.dumps(Remote(url)))
+    assert again == Remote(url)
+    assert str(again) == url
+    runs = srmc.sample_many([log_gamma], checkpoint=url, **RUN | {"num_samples": 4})
+    assert not runs.failed
+    assert Remote(f"{url}/0/run.json").exists()
 
 
 def test_who_may_be_using_a_store_is_named(url):
