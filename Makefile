@@ -55,6 +55,7 @@ dist:
 .venv-docs/ready: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python -m pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5' 'mkdocstrings[python]>=0.27' ruff
+	.venv-docs/bin/python -m pip install --quiet --no-deps 'sphinxcontrib-katex>=0.9.10'
 	touch $@
 
 # python3.13, where there is one, has versions that older Pythons do not get.

@@ -1,4 +1,4 @@
-"""Score-Repellent Monte Carlo on JAX: MCMC samplers that remember where they have been."""
+"""Score-Repellent Monte Carlo on JAX: smaller errors from MCMC draws, finished or running."""
 
 from typing import Any
 
@@ -33,10 +33,8 @@ from srmc.rebalance.rebalance import rebalance
 from srmc.rebalance.reweight import reweight
 from srmc.repel.history import gain
 from srmc.repel.repel import repel, repelled
-from srmc.repel.schedules import capped, guarded
-from srmc.repel.strength import fixed, gain_limited, watched
-from srmc.repel.surrogate import shift
-from srmc.repel.tilt import tilt
+from srmc.repel.strength import capped, fixed, gain_limited, guarded, watched
+from srmc.repel.surrogate import shift, tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
 from srmc.results.summarise import summary

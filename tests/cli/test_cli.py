@@ -4,7 +4,9 @@ import json
 import sys
 
 import jax
+import numpy as np
 import pytest
+import xarray
 from typer.testing import CliRunner
 
 import srmc
@@ -236,3 +238,68 @@ def test_what_was_saved_is_said_after_an_interrupt(tmp_path, monkeypatch):
     assert out.exit_code == 130
     assert "nothing was saved" in out.output
     assert not (tmp_path / "new").exists()
+
+
+LOG_DENSITY = "import jax.numpy as jnp\ndef logp(x): return -0.5 * jnp.sum(x**2)\n"
+NUMPYRO = """
+import numpy as np, numpyro
+from numpyro import distributions as dist
+data = (np.zeros(4),)
+def model(y):
+    x = numpyro.sample("x", dist.Normal(0, 2).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(x.sum(), 2), obs=y)
+"""
+PYMC = """
+import numpy as np, pymc as pm
+data = np.zeros(4)
+with pm.Model() as model:
+    x = pm.Normal("x", 0, 2, shape=2)
+    pm.Normal("y", x.sum(), 2, observed=data)
+"""
+
+
+def exact_draws(covariance, path):
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(2), covariance, size=(4, 200))
+    data = xarray.Dataset({"x": (("chain", "draw", "x_dim"), draws)})
+    xarray.DataTree.from_dict({"posterior": data}).to_netcdf(path, engine="h5netcdf")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("text", "name"), [(LOG_DENSITY, "logp"), (NUMPYRO, "model"), (PYMC, "model")]
+)
+def test_improve_takes_a_trace_and_a_model_from_files(text, name, tmp_path):
+    if "pymc" in text:
+        pytest.importorskip("pymc")
+    model, trace, out = tmp_path / "model.py", tmp_path / "trace.nc", tmp_path / "better.nc"
+    model.write_text(text)
+    precision = np.eye(2) if name == "logp" else np.eye(2) / 4 + np.ones((2, 2))
+    exact_draws(np.linalg.inv(precision), trace)
+    before = jax.config.read("jax_enable_x64")
+    with jax.numpy_rank_promotion("allow"):
+        said = call("improve", trace, f"{model}:{name}", "--out", out)
+    jax.config.update("jax_enable_x64", before)
+    assert said.exit_code == 0, said.output
+    assert max(map(len, said.output.splitlines())) <= 80
+    assert "Plain draws would have the same errors" in said.output
+    with xarray.open_datatree(out, engine="h5netcdf") as better:
+        table = srmc.summary(better.load())
+    assert (table["gain"] > 10).all()
+    assert (abs(table["mean"]) < 0.02).all()
+    again = call("improve", out, f"{model}:{name}", "--out", tmp_path / "more.nc")
+    assert again.exit_code == 2
+    assert "must not be improved already" in " ".join(again.output.split())
+
+
+def test_improve_says_what_is_wrong_with_its_files(tmp_path):
+    trace = tmp_path / "trace.nc"
+    model = tmp_path / "model.py"
+    model.write_text(LOG_DENSITY)
+    said = lambda *args: " ".join(call("improve", *args).output.split())
+    assert "trace must be a file" in said(trace, f"{model}:logp")
+    trace.write_text("no trace")
+    assert "trace must be a NetCDF 4 file" in said(trace, f"{model}:logp")
+    exact_draws(np.eye(2), trace)
+    assert "model must be file.py:name" in said(trace, "logp")
+    assert "--out must be another file" in said(trace, f"{model}:logp", "--out", trace)
+    assert "model must be given" in said(trace)

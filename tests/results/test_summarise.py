@@ -54,6 +54,29 @@ def test_a_result_has_the_same_columns():
     np.testing.assert_allclose(table["mcse_mean"], result.summary()["error"])
 
 
+def improved():
+    gamma = np.random.default_rng(0).gamma(SHAPES, size=(4, 250, 2))
+    return srmc.improve(trace_of(np.log(gamma)), density, progress=False)
+
+
+def test_a_trace_that_was_saved_has_the_same_summary(tmp_path):
+    better = improved()
+    better.to_netcdf(tmp_path / "better.nc", engine="h5netcdf")
+    with xarray.open_datatree(tmp_path / "better.nc", engine="h5netcdf") as tree:
+        again = srmc.summary(tree.load())
+    before = srmc.summary(better)
+    assert list(again.index) == list(before.index)
+    np.testing.assert_array_equal(again.to_numpy(), before.to_numpy())
+
+
+def test_the_short_view_fits_eighty_columns():
+    table = srmc.summary(improved(), kind="short")
+    assert list(table) == ["mean", "sd", "mcse_mean", "mcse_sd", "ess", "r_hat", "gain"]
+    assert max(map(len, str(table).splitlines())) <= 80
+    with pytest.raises(ValueError, match="kind must be one of 'all', 'short'"):
+        srmc.summary(improved(), kind="long")
+
+
 def test_what_is_no_trace_is_refused():
     with pytest.raises(TypeError, match="trace must be"):
         srmc.summary(3)

@@ -9,6 +9,7 @@ import typer
 
 import srmc
 from srmc._programs import keep_programs
+from srmc.cli.improve import improve
 from srmc.cli.sample import sample
 from srmc.cli.show import show, targets
 from srmc.cli.terminal import fail
@@ -22,7 +23,7 @@ STUDIES = {
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for _command in (sample, show, targets):
+for _command in (improve, sample, show, targets):
     app.command()(_command)
 
 
@@ -76,5 +77,5 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """MCMC samplers that remember where they have been."""
+    """Smaller errors from MCMC draws, finished or running."""
     keep_programs(unasked=not _logs_programs())

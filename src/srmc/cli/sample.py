@@ -76,12 +76,17 @@ def sample(
     ] = 1000,
     target_error: Annotated[
         float | None,
-        typer.Option(help="Go on until means have this standard error, in standard deviations."),
+        typer.Option(
+            help="Stop when standard errors of means are this small, in standard deviations."
+        ),
     ] = None,
     max_samples: Annotated[
-        int | None, typer.Option(min=1, help="The most steps per chain, with a target error.")
+        int | None,
+        typer.Option(min=1, help="With a target error, the largest number of steps per chain."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the whole run.")
+    ] = 0,
     step_size: Annotated[float | None, typer.Option(help="Found in warm-up if not given.")] = None,
     num_integration_steps: Annotated[
         int | None, typer.Option(min=1, help="Leapfrog steps of HMC; 10 if not given.")
@@ -96,13 +101,13 @@ def sample(
         Literal["diag", "dense", "low_rank"], typer.Option(help="The metric of HMC and NUTS.")
     ] = "diag",
     shared_history: Annotated[
-        bool, typer.Option(help="One history for all chains, or one for each.")
+        bool, typer.Option(help="One history for all chains, or one per chain.")
     ] = True,
     thin: Annotated[int, typer.Option(min=1, help="Keep every thin-th draw.")] = 1,
     keep: Annotated[
-        Literal["draws", "moments", "covariance"], typer.Option(help="What to keep of the run.")
+        Literal["draws", "moments", "covariance"], typer.Option(help="What to keep.")
     ] = "draws",
-    base: Annotated[bool, typer.Option(help="Keep the plain kernel's draws too.")] = True,
+    base: Annotated[bool, typer.Option(help="Also keep the draws of the plain kernel.")] = True,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder from which the run can be resumed.")
     ] = None,
@@ -110,23 +115,23 @@ def sample(
     out: Annotated[
         Path,
         typer.Option(
-            help="Folder for result, page, plot and settings. If it is not given and has a result, "
-            "a number is added to its name."
+            help="Folder for result, page, plot and settings. The default name gets a number if "
+            "that folder has a result."
         ),
     ] = Path("srmc-output"),
     x64: Annotated[bool, typer.Option(help="Double precision.")] = False,
     distributed: Annotated[
-        bool, typer.Option(help="One of several processes, as jax.distributed finds them.")
+        bool, typer.Option(help="Run as one of several processes, with jax.distributed.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
+        bool, typer.Option("--json", help="Print only the summary, as JSON.")
     ] = False,
     config: Annotated[
         Path | None,
         typer.Option(callback=_from_config, is_eager=True, help="A TOML file of these options."),
     ] = None,
 ) -> None:
-    """Sample from a target; leave draws, a page, a plot, and the settings that repeat it."""
+    """Sample a target; write the result, its page, a plot, and settings that repeat the run."""
     given = {k: v for k, v in locals().items() if k not in LEFT_OUT}
     source = context.get_parameter_source("out")
     if not resume and (source is None or source.name != "COMMANDLINE"):
@@ -147,6 +152,8 @@ def sample(
     given["x64"] = bool(result.about["double_precision"])
     result.about["command"] = _command(given)
     out = _saved(result, out, given)
+    if not as_json:
+        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     told: list[str] = []
     attempt(
         "printing the result",
@@ -156,8 +163,6 @@ def sample(
         told,
     )
     caution(told)
-    if not as_json:
-        console.print(f"Result, page, plot and settings are in [bold]{escape(str(out))}[/].")
     if result.interrupted:
         made = f"{result.about['num_draws']} of {num_samples // thin}"
         again = "" if checkpoint is None else "; --resume goes on with the run"

@@ -25,11 +25,13 @@ def targets() -> None:
 
 def show(
     result: Annotated[Path, typer.Argument(help="A result.nc, or a folder with one.")],
-    plot: Annotated[Path | None, typer.Option(help="A PNG file to plot to.")] = None,
-    report: Annotated[Path | None, typer.Option(help="An HTML file for the page.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a plot to this PNG file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the page of the run to this HTML file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a result that was saved."""
+    """Show a saved result."""
     try:
         found = srmc.load(result / "result.nc" if result.is_dir() else result)
         if plot is not None:
@@ -50,3 +52,6 @@ def print_result(result: srmc.Result, truth: Moments | None, as_json: bool) -> N
         console.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False)
     console.print(tables.estimates(result, truth))
     console.print(tables.facts_table(tables.facts(result, truth)))
+    if result.is_rebalanced:
+        said = tables.gain_in_words(srmc.summary(result, kind="short"))
+        console.print(f"{said}\n", highlight=False)

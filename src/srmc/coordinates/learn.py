@@ -26,9 +26,10 @@ def learn_coordinates(
 
     Parameters
     ----------
-    draws, scores
-        Draws (chain, draw, d) or (draw, d) of unconstrained parameters, and the gradients of the
-        log density there.
+    draws
+        Draws of unconstrained parameters, (chain, draw, d) or (draw, d).
+    scores
+        The gradients of the log density at the draws.
     names
         The names of the coordinates.
     always

@@ -25,7 +25,7 @@ class ReplicateMSE(NamedTuple):
 
 
 def replicate_mse(estimates: ArrayLike, truth: ArrayLike, level: float = 0.95) -> ReplicateMSE:
-    """Return the mean squared error of estimates (replicate, ...), averaged over coordinates.
+    """The mean squared error of estimates (replicate, ...), averaged over coordinates.
 
     Replicates must be independent. The interval is a bootstrap-t interval with a fixed seed, since
     squared errors are skewed. At level 0.95 and with 16 to 100 replicates its coverage is 0.94 to
@@ -104,7 +104,7 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
 
 
 def normalised_entropy(p: ArrayLike) -> float:
-    """Return the entropy of a discrete distribution over K classes, divided by log K.
+    """The entropy of a discrete distribution over K classes, divided by log K.
 
     The distribution is given as weights. The result is 1 for the uniform distribution and 0 for a
     single class.
@@ -137,7 +137,7 @@ def _distributions(
 
 
 def vendi_score(samples: Samples, kernel: Callable[[Samples], ArrayLike] | None = None) -> float:
-    """Return the effective number of different samples, from 1 (all alike) to n (all orthogonal).
+    """The effective number of different samples, from 1 (all alike) to n (all orthogonal).
 
     It is exp of the entropy of the eigenvalues of K / n, where K is a similarity matrix with unit
     diagonal: `kernel(samples)`, or by default the cosine similarities of the rows.
@@ -173,7 +173,7 @@ def vendi_score(samples: Samples, kernel: Callable[[Samples], ArrayLike] | None 
 
 
 def mode_coverage(samples: ArrayLike, modes: ArrayLike, radius: float) -> float:
-    """Return the fraction of modes that have a sample within Euclidean distance `radius`.
+    """The fraction of modes that have a sample within Euclidean distance `radius`.
 
     `samples` has shape (sample, ...) and `modes` (mode, ...). Samples that are not finite are
     ignored.

@@ -8,8 +8,8 @@ import numpy as np
 from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
 from srmc._versions import versions
+from srmc.models.draws import over_draws
 from srmc.models.model import Model, as_problem
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
 from srmc.results.result import Result
 from srmc.sample.front import sample as srmc_sample
@@ -35,11 +35,22 @@ def sample(
 
     Parameters
     ----------
-    draws, tune, chains, random_seed, var_names, initvals, progressbar
-        As in `pm.sample`: draws and warm-up steps per chain, the number of chains (4 by default),
-        and so on. `random_seed` may be None, an integer, several, or a `numpy.random.Generator`.
+    draws
+        Number of draws per chain.
+    tune
+        Number of warm-up steps per chain, which are not kept.
+    chains
+        Number of chains; 4 if not given.
+    random_seed
+        None, an integer, a sequence of integers, or a `numpy.random.Generator`.
     model
-        The model; that of the context if not given.
+        The model; the one of the `with` block if not given.
+    var_names
+        The variables to return; all if not given.
+    initvals
+        Initial values of free variables, which all chains share.
+    progressbar
+        Whether to show a progress bar on a terminal.
     idata_kwargs
         {"log_likelihood": True} adds the log likelihood. Further keys are `coords` and `dims`.
     **options
@@ -51,7 +62,7 @@ def sample(
     chain are in the group posterior_plain; R-hat and effective sample sizes are to be taken from
     there.
     """
-    import_arviz()  # before PyMC does, which does not mind its stamp of the day
+    import_arviz()  # before PyMC imports it, which would show ArviZ's FutureWarning
     import pymc as pm
 
     model = model or pm.Model.get_context(error_if_none=False)
@@ -86,7 +97,7 @@ def sample(
 
 
 def _check_names(model: Any, var_names: Any, initvals: Any) -> None:
-    """Refuse names that the model does not have."""
+    """Raise for names that the model does not have."""
     known = [v.name for v in model.unobserved_RVs]
     if isinstance(var_names, str) or not {*(var_names or ())} <= {*known}:
         raise ValueError(f"var_names must be a list of {', '.join(known)}, got {var_names!r}")

@@ -28,9 +28,10 @@ def reweight(
 
     Parameters
     ----------
-    draws, scores
-        Draws of unbounded parameters, (chain, draw, d) or (draw, d), and the gradient of the log
-        density at each.
+    draws
+        Draws of unbounded parameters, (chain, draw, d) or (draw, d).
+    scores
+        The gradient of the log density at each draw, in the same shape.
     features
         Functions with mean 0 under the target at each draw, (chain, draw, k), in place of those of
         the scores; `draws` and `scores` are then not looked at, and may be None. On a discrete

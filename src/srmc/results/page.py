@@ -12,7 +12,7 @@ from srmc.results.repeat import how_to_repeat
 from srmc.results.result import Result
 from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
 from srmc.results.tables import facts
-from srmc.results.trouble import is_learned, said_of
+from srmc.results.verdict import coordinates, in_words, verdict
 
 CHAINS = 20  # in the tables of chains and of their maps
 
@@ -20,6 +20,7 @@ CHAINS = 20  # in the tables of chains and of their maps
 def page(result: Result) -> str:
     """The page as HTML."""
     shown = first_coordinates(result)
+    own = summary_of(result, shown, base=False)
     settings = result.about.get("settings", {})
     title = str(settings.get("model", "draws"))
     head = join(
@@ -32,11 +33,12 @@ def page(result: Result) -> str:
     )
     sections = (
         tag("h1", title),
-        tag("p", _in_words(result), class_="lead"),
-        _warnings(result),
-        *_estimates(result, shown),
+        tag("p", in_words(result), class_="lead"),
+        verdict(result, own),
+        *_estimates(result, shown, own),
         *pictures(result, shown),
         *_rebalancing(result),
+        *coordinates(result),
         *_looks(result),
         *_chains(result),
         *_cost(result),
@@ -46,65 +48,44 @@ def page(result: Result) -> str:
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
 
 
-def _in_words(result: Result) -> str:
-    about, settings = result.about, result.about.get("settings", {})
-    chains, draws = len(result.stats["alpha"]), about["num_draws"]
-    text = f"{_count(chains, 'chain')} of {_count(draws, 'draw')}"
-    if "num_warmup" in settings:
-        text += f" by {settings['kernel']}, after {settings['num_warmup']:,} steps of warm-up"
-    if result.kept.draws is None:
-        text += f", of which the {settings['keep']} were kept"
-    if is_learned(result):
-        before, after = about["coordinates"]["divergence"]
-        text += f". {said_of(result)} (divergence from a Gaussian {before:.2g}, then {after:.2g})"
-    return f"{text}. {_ABOUT_DRAWS[kind_of(result)]}"
-
-
-_ABOUT_DRAWS = {
-    "rebalanced": "The draws were then moved so that the average of every feature is 0.",
-    "resampled": "The draws were then resampled so that the average of every feature is 0.",
-    "repelled": "The draws were repelled from where the chains had been too often.",
-    "plain": "These are the draws of the plain kernel.",
-}
-
-
-def _warnings(result: Result) -> Markup:
-    texts = result.warnings
-    if result.interrupted:
-        texts = ["the run was stopped before its end; the page is about what was drawn", *texts]
-    if not texts:
-        return tag("p", "No warnings.", class_="fine")
-    items = (tag("li", text[:1].upper() + text[1:] + ".") for text in texts)
-    heading = tag("h2", _count(len(texts), "warning"))
-    return tag("section", heading, tag("ul", *items), class_="warnings", role="note")
-
-
-def _estimates(result: Result, shown: Shown) -> Iterator[Markup]:
+def _estimates(result: Result, shown: Shown, own: Any) -> Iterator[Markup]:
     yield tag("h2", "Estimates")
     what = kind_of(result)
-    sides = {what: summary_of(result, shown, base=False)}
+    plain = None
     if shown.before is not None or (what != "plain" and result.kept.base_moments):
-        sides["plain"] = summary_of(result, shown, base=True)
-    columns = [c for c in sides[what].columns if not c.startswith("error") and "_base" not in c]
-    more = {"r_hat_base": "R-hat", "ess_base": "effective draws"}
-    more = {k: v for k, v in more.items() if k in sides[what].columns}
-    first = [(column, len(sides)) for column in columns] + ([("plain chains", 2)] if more else [])
-    heads: list[list[Any]] = [["", *first], ["", *list(sides) * len(columns), *more.values()]]
-    rows = [
-        [
-            name,
-            *(_with_error(side.loc[name], c) for c in columns for side in sides.values()),
-            *(_plain_number(sides[what].loc[name, c]) for c in more),
-        ]
-        for name in shown.names
-    ]
-    yield tag(
-        "p",
-        "Estimates have their standard errors beside them; ± 1.96 × error is a 95% interval.",
-        " R-hat and the number of effective draws are those of the plain chains." if more else "",
-    )
-    yield table(heads, rows)
+        plain = summary_of(result, shown, base=True)
+    words = f"These are estimates from the {what} draws, each with its standard error."
+    if plain is not None:
+        words += (
+            " The gain is the factor by which the number of plain draws would have to grow for the "
+            "same error of the mean. R-hat and ESS are those of the plain chains."
+        )
+    yield tag("p", words, " Estimate ± 1.96 × error is a 95% interval.")
+    yield _table(shown, own, plain)
+    yield tag("p", "Scroll the table sideways for more columns.", class_="small cue")
     yield from limit(shown.total, len(shown.names), "coordinates are in this table")
+    if plain is not None:
+        yield tag("details", tag("summary", "Estimates from the plain draws"), _table(shown, plain))
+
+
+def _table(shown: Shown, own: Any, plain: Any = None) -> Markup:
+    """Estimates with errors, the gain over plain draws, and convergence of the plain chains."""
+    columns = [c for c in own.columns if not c.startswith(("error", "tail")) and "_base" not in c]
+    known = {"r_hat_base": "R-hat", "ess_base": "ESS"}
+    heads = ["", *columns, *(["gain"] if plain is not None else [])]
+    heads += [head for key, head in known.items() if key in own]
+    if plain is not None:
+        heads.insert(2, "plain mean")
+    rows = []
+    for name in shown.names:
+        row, cells = own.loc[name], [_with_error(own.loc[name], c) for c in columns]
+        if plain is not None:
+            cells.insert(1, _with_error(plain.loc[name], columns[0]))
+            cells.append(_plain_number((plain.loc[name, "error"] / row["error"]) ** 2))
+        if "r_hat_base" in own:
+            cells += [f"{row['r_hat_base']:.3f}", _plain_number(row["ess_base"])]
+        rows.append([name, *cells])
+    return table([heads], rows)
 
 
 def _with_error(row: Any, column: str) -> str:
@@ -143,8 +124,8 @@ def _rebalancing(result: Result) -> Iterator[Markup]:
     yield tag("h2", "Rebalancing")
     yield tag(
         "p",
-        "The squared errors to expect, over those of plain averages, and how far draws moved, in "
-        "standard deviations.",
+        "The squared errors to expect, as a share of those of the plain draws, and how far draws "
+        "moved, in standard deviations.",
     )
     rows = [
         [
@@ -155,7 +136,7 @@ def _rebalancing(result: Result) -> Iterator[Markup]:
         ]
         for n, r in enumerate(reports[:CHAINS])
     ]
-    first = [("", 1), ("expected of", 3), ("move", 2)]
+    first = [("", 1), ("expected squared error of", 3), ("move", 2)]
     second = ["", "means", "variances", "quantiles", "typical", "largest"]
     yield table([first, second], rows)
     yield from limit(len(reports), len(rows), "chains are shown")
@@ -222,7 +203,3 @@ def _cost(result: Result) -> Iterator[Markup]:
     yield table(
         [], [[k, "unknown" if unknown(k, v) else _plain_number(v)] for k, v in found.items()]
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("s" if number != 1 else "")

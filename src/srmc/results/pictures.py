@@ -10,6 +10,7 @@ from srmc.results.result import Result
 from srmc.results.shown import Shown, kind_of
 
 PANELS = 8  # coordinates with a trace and a density
+FOLDED = 32  # further ones, below them
 CHAINS = 4  # in a trace
 POINTS = 300  # of a chain in a trace
 
@@ -28,12 +29,12 @@ def pictures(result: Result, shown: Shown) -> Iterator[Markup]:
     if len(diverging):
         keys += [tag("span", class_="key mark"), "draws after a divergence"]
     if result.kept.draws is not None:
-        limits = [f"the first {CHAINS} chains"] if len(shown.after) > CHAINS else []
-        limits += [f"one draw in {every}"] if every > 1 else []
-        trace = f"Traces show {' and '.join(limits)}. " if limits else ""
-        yield tag("p", trace, "Densities are of all draws:", *keys, ".", class_="small")
+        traced = "the first" if len(shown.after) > CHAINS else "all"
+        part = f"one draw in {every}" if every > 1 else "every draw"
+        trace = f"Left: {part} of {traced} {len(chains)} chains, a colour each. "
+        yield tag("p", trace, "Right: the density of all draws,", *keys, ".", class_="small")
     panels = []
-    for k, name in enumerate(shown.names[:PANELS]):
+    for k, name in enumerate(shown.names[: PANELS + FOLDED]):
         lines = [Line(steps, x[:, k], f"trace c{n}") for n, x in enumerate(chains)]
         charts = [chart(lines, f"Traces of {name}", diverging)]
         if result.kept.draws is not None:
@@ -41,7 +42,10 @@ def pictures(result: Result, shown: Shown) -> Iterator[Markup]:
         panels.append(
             tag("div", tag("h3", name), tag("div", *charts, class_="pair"), class_="panel")
         )
-    yield tag("div", *panels, class_="grid")
+    yield tag("div", *panels[:PANELS], class_="grid")
+    if more := panels[PANELS:]:
+        heading = tag("summary", f"{len(more)} more coordinates")
+        yield tag("details", heading, tag("div", *more, class_="grid"))
     yield from limit(shown.total, len(panels), "coordinates are shown")
 
 

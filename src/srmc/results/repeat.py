@@ -17,12 +17,23 @@ def how_to_repeat(result: Result) -> Iterator[Markup]:
     about = result.about
     yield tag("h2", "How to repeat it")
     if "command" in about:
-        yield tag("pre", about["command"])
+        yield from _copied(about["command"])
     if "settings" in about:
-        yield tag("pre", call(about))
-        yield tag("p", "with the same model, data, starts and versions:")
+        yield from _copied(call(about))
+        yield tag("p", "It needs the same model, data, starting points and versions:")
     if "versions" in about:
         yield table([], list(about["versions"].items()))
+
+
+def _copied(code: str) -> Iterator[Markup]:
+    """Code below a button that copies it, for which no network or permission is needed."""
+    copy = (
+        "getSelection().selectAllChildren(this.nextElementSibling);"
+        "document.execCommand('copy');this.textContent='Copied'"
+    )
+    yield tag(
+        "div", tag("button", "Copy", type_="button", onclick=copy), tag("pre", code), class_="code"
+    )
 
 
 def call(about: dict[str, Any]) -> str:
@@ -32,8 +43,13 @@ def call(about: dict[str, Any]) -> str:
     given |= {k: settings[k] for k in IF_GIVEN if settings.get(k) is not None}
     given |= {k: settings[k] for k, usual in DEFAULTS.items() if settings.get(k, usual) != usual}
     lines = [f"    {name}={_written(name, value)},\n" for name, value in given.items()]
-    x64 = 'jax.config.update("jax_enable_x64", True)\n' if about.get("double_precision") else ""
-    return f"{x64}srmc.sample(\n    model,  # {settings['model']}\n{''.join(lines)})"
+    x64 = about.get("double_precision")
+    head = (
+        'import jax, srmc\n\njax.config.update("jax_enable_x64", True)\n'
+        if x64
+        else "import srmc\n\n"
+    )
+    return f"{head}srmc.sample(\n    model,  # {settings['model']}\n{''.join(lines)})"
 
 
 def _written(name: str, value: Any) -> str:

@@ -16,6 +16,7 @@ from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
+from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
@@ -82,7 +83,7 @@ class Result:
             stats={"alpha": np.zeros(after.shape[:2])},
             draws={"x": after},
             base={"x": before},
-            scored={"position": before, "score": s},
+            scored=scored_in(before, s, report),
         )
         about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
         return Result(kept, about)
@@ -221,6 +222,8 @@ class Result:
 
             mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
 
+        If the draws are rebalanced, the function is regressed on the features of the plain draws:
+        that serves functions of several parameters better than the moved draws do.
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """
@@ -232,10 +235,11 @@ class Result:
             )
         values = _of_draws(function, self.base) if self.base is not None else mean
         after, before = (v.reshape(*shape, -1) for v in (mean, values))
-        error = self._errors.of_mean(after, before)
+        estimate, error = self._errors.estimate(after, before)
         if np.any(are_events(before)):
+            estimate = np.where(are_events(before), np.clip(estimate, 0, 1), estimate)
             error = with_unseen(before, error, self._independent)
-        return mean.mean(axis=(0, 1)), error.reshape(mean.shape[2:])
+        return estimate.reshape(mean.shape[2:]), error.reshape(mean.shape[2:])
 
     def _moment_rows(self, base: bool, names: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
@@ -283,9 +287,9 @@ class Result:
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Traces, densities and running means as a figure, saved to `path` if given.
 
-        They are of the first coordinates that vary, of all chains; the plain draws are shown
-        beside the rebalanced or repelled ones, and bands are 95% intervals. Below is how the kernel
-        and the history fared. A notebook shows the figure as an image.
+        They show the first coordinates that vary, for all chains, compared with the plain draws;
+        bands are 95% intervals. Statistics of the kernel and the history follow. A notebook shows
+        the figure as an image.
         """
         with extra("result.plot"):
             from srmc.results.plots import plot
@@ -303,8 +307,8 @@ class Result:
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of the run: an HTML file that needs no other file and no network.
 
-        It has the warnings, estimates with their errors beside those of the plain chain, traces,
-        densities, what rebalancing did, the cost, and how to repeat the run.
+        It has a verdict, estimates with their errors, also of the plain chain, traces, densities,
+        what rebalancing did, the cost, and the code that repeats the run.
         """
         with extra("result.report"):
             from srmc.results.page import page

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from srmc._checks import check_known, check_quantiles
+from srmc._checks import check_known, check_option, check_quantiles
 from srmc.models.improve import PLAIN
 from srmc.models.labels import Labels
 from srmc.rebalance.traces import groups_of, values_of
@@ -14,12 +14,15 @@ from srmc.results.result import QUANTILES, Result, columns
 
 # The columns of `Result.summary`, in ArviZ's names.
 ARVIZ = {"error": "mcse_mean", "error_sd": "mcse_sd", "r_hat_base": "r_hat", "ess_base": "ess"}
+SHORT = ("mean", "sd", "mcse_mean", "mcse_sd", "ess", "r_hat", "gain")
 
 
 def summary(
     trace_or_result: Any,
     var_names: str | Sequence[str] | None = None,
     quantiles: Sequence[float] = QUANTILES,
+    *,
+    kind: str = "all",
 ) -> Any:
     """Estimates with standard errors that hold for rebalanced draws, as a DataFrame.
 
@@ -31,17 +34,28 @@ def summary(
         A variable, or several; all by default.
     quantiles
         Levels between 0 and 1.
+    kind
+        "all" columns; or "short", which prints in 80 columns: `mean`, `sd`, `mcse_mean`,
+        `mcse_sd`, `ess`, `r_hat` and `gain`, to four digits.
 
     Returns
     -------
     A row per coordinate with `mean`, `sd`, the quantiles, and their Monte Carlo standard errors
     (`mcse_mean`, `mcse_sd`, `mcse_5%`, ...). `r_hat` and `ess` are those of the plain chains, to
     which they apply. `gain` is the factor by which more plain draws would be needed for the same
-    error of the mean; 1 for plain draws.
+    error of the mean; 1 for plain draws. Means of variables that the parameters determine, such as
+    predictions, are those of a regression of the variable itself, not of its moved draws.
     """
+    check_option("kind", kind, ("all", "short"))
     if isinstance(trace_or_result, Result):
-        return _of_result(trace_or_result, var_names, quantiles)
-    return _of_trace(groups_of(trace_or_result), var_names, check_quantiles("quantiles", quantiles))
+        found = _of_result(trace_or_result, var_names, quantiles)
+    else:
+        levels = check_quantiles("quantiles", quantiles)
+        found = _of_trace(groups_of(trace_or_result), var_names, levels)
+    if kind == "all":
+        return found
+    chosen = found[[name for name in SHORT if name in found]]
+    return chosen.map(lambda x: float(f"{x:.4g}"))
 
 
 def _of_result(result: Result, names: Any, quantiles: Sequence[float]) -> Any:
@@ -84,5 +98,10 @@ def _rows(new: Any, old: Any, name: str, levels: tuple[float, ...]) -> list[tupl
         chosen = [own[2], *own[3 + len(levels) : 4 + 2 * len(levels)]]
         scaled = [error * np.sqrt(ratio) for error, ratio in zip(chosen, gain, strict=True)]
         last = [*own[-3:], np.full(len(mean), 1 / max(gain[0], 1e-12))]
+        if "srmc_mean" in new[name].attrs:  # of a regression of the variable itself
+            these = slice(len(rows), len(rows) + len(found))
+            attributes = (new[name].attrs[f"srmc_{k}"] for k in ("mean", "mean_error"))
+            mean, scaled[0] = (np.ravel(value)[these] for value in attributes)
+            last[-1] = (own[2] / np.maximum(scaled[0], 1e-300)) ** 2
         rows += zip(found, mean, sd, *rest[: len(levels)], *scaled, *last, strict=True)
     return rows

@@ -17,30 +17,80 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 
 
 def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
-    """Means, standard deviations and errors, beside the plain chain and the truth if available."""
-    sides = {_what(result): result.summary()}
-    if _has_base(result):
-        sides = {"plain": result.summary(base=True), **sides}
+    """Means with errors, of the plain chain too, with the truth and diagnostics if available."""
+    own = result.summary()
+    sides = {"plain": result.summary(base=True)} if _has_base(result) else {}
+    sides[_what(result)] = own
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
-    out = Table(box=SIMPLE_HEAD, title="Means, with their standard errors", **_LEFT)
-    out.add_column("")
-    if true_mean:
-        out.add_column("truth", justify="right")
-    for side in sides:
-        out.add_column(side, justify="right", no_wrap=True)
-        out.add_column("sd", justify="right")
-    names = list(next(iter(sides.values())).index)
-    for name in names[:most]:
-        row = [name] + (
-            [f"{true_mean[name]:.4g}" if name in true_mean else ""] if true_mean else []
-        )
-        for summary in sides.values():
-            mean, sd, error = summary.loc[name, ["mean", "sd", "error"]]
-            row += [f"{mean:.4g} ± {error:.1g}", f"{sd:.3g}"]
-        out.add_row(*row)
-    if len(names) > most:
-        out.caption = f"{len(names) - most} more coordinates are in the result."
+    diagnostics = {"r_hat_base": ("R-hat", ".3f"), "ess_base": ("ESS", ".0f")}
+    diagnostics = {name: value for name, value in diagnostics.items() if name in own}
+    title = "Means, with their standard errors"
+    out = Table(box=SIMPLE_HEAD, title=title, pad_edge=False, **_LEFT)
+    out.add_column("", no_wrap=True)
+    heads = [*(["truth"] if true_mean else []), *sides, "sd"]
+    for head in heads + [head for head, _ in diagnostics.values()]:
+        out.add_column(head, justify="right", no_wrap=True)
+    for name in own.index[:most]:
+        row = [f"{true_mean[name]:.4g}" if name in true_mean else ""] if true_mean else []
+        row += [_with_error(summary.loc[name]) for summary in sides.values()]
+        row += [f"{own.loc[name, 'sd']:.3g}"]
+        row += [format(own.loc[name, key], form) for key, (_, form) in diagnostics.items()]
+        out.add_row(name, *row)
+    notes = [f"{len(own) - most} more coordinates are in the result."] * (len(own) > most)
+    notes += ["R-hat and ESS are those of the plain chains."] * (len(sides) > 1)
+    out.caption = " ".join(notes)
     return out
+
+
+def _with_error(row: Any) -> str:
+    """To the first digit that the error leaves open."""
+    return f"{_digits(row['mean'], 10 * row['error'])} ± {row['error']:.1g}"
+
+
+def short(summary: Any, most: int = 20) -> Table:
+    """`srmc.summary(..., kind="short")` in 80 columns."""
+    out = Table(box=SIMPLE_HEAD, **_LEFT)
+    out.add_column("", overflow="fold")
+    for name in summary.columns:
+        out.add_column(name, justify="right", no_wrap=True)
+    for name, row in summary.head(most).iterrows():
+        cells = [_digits(row[k], row["mcse_mean"]) for k in ("mean", "sd")]
+        cells += [f"{row[k]:.2g}" for k in ("mcse_mean", "mcse_sd") if k in row]
+        cells += [f"{row[k]:.{p}f}" for k, p in (("ess", 0), ("r_hat", 3)) if k in row]
+        out.add_row(str(name), *cells, f"{row['gain']:.3g}")
+    left = len(summary) - most
+    more = f"{left} more rows are not shown. " if left > 0 else ""
+    out.caption = f"{more}ess and r_hat are those of the plain draws."
+    return out
+
+
+def _digits(value: float, error: float) -> str:
+    """A value to the digits that its error leaves.
+
+    >>> _digits(1.23456, 0.0123)
+    '1.235'
+    """
+    if not np.isfinite(error) or error <= 0:
+        return f"{value:.4g}"
+    return f"{value:.{int(np.clip(1 - np.floor(np.log10(error)), 0, 6))}f}"
+
+
+def gain_in_words(summary: Any) -> str:
+    """How many plain draws the same errors of the means would take."""
+    gain = summary["gain"].to_numpy()
+    gain = gain[np.isfinite(gain)]
+    if not gain.size or np.max(gain) < 1.05:
+        return "The standard errors of the means are those of the plain draws."
+    if len(gain) == 1:
+        return (
+            f"Plain draws would have the same error of the mean if there were {gain[0]:.3g} "
+            "times as many."
+        )
+    return (
+        "Plain draws would have the same errors of the means if there were "
+        f"{np.median(gain):.3g} times as many (median of {len(gain):,} means; from "
+        f"{np.min(gain):.3g} to {np.max(gain):.3g})."
+    )
 
 
 def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:

@@ -21,7 +21,10 @@ WEAK = 0.5  # mean over largest alpha, below which the guard made repellence wea
 
 
 class RunWarning(UserWarning):
-    """A warning about a run: its draws, or some of them, may not be those of the target."""
+    """A warning about a run: its draws, or some of them, may not be those of the target.
+
+    The documentation has an entry for each: Help, Troubleshooting.
+    """
 
 
 def troubles(result: Result) -> list[str]:

@@ -99,7 +99,7 @@ def _moved(
     assert kept.draws is not None
     x = kept.draws["position"]
     parts = _moved_draws(problem, how, kept, unravel, show)
-    known += complaints(parts)
+    known += complaints(parts, x.dtype)
     scored = {
         "position": np.concatenate([p.chains for p in parts]).astype(x.dtype),
         "score": np.concatenate([p.scores for p in parts]).astype(x.dtype),
@@ -119,6 +119,7 @@ def _moved_draws(
         None if scores is None else np.asarray(scores, float),
         Batched("the gradient", score, x, x.shape[2:]),
         Batched("the log density", density, x, ()),
+        learns=False,
     )
     try:
         return rebalance_parts(run, how.pooled, exact=how.exact, show=show)

@@ -77,26 +77,32 @@ def sample(
     progress: bool = True,
     **parts: Any,
 ) -> Result:
-    """Sample a model with a kernel that tunes and repels itself.
+    """Sample a model with a self-tuned kernel, then rebalance the draws.
 
     Parameters
     ----------
     model
-        A JAX log density of a position, a NumPyro model, a PyMC model or a `srmc.targets.Target`;
-        or one of these with what belongs to it, as a `srmc.Model`.
+        A JAX log density of a position, a NumPyro, PyMC, Bambi or BridgeStan model, a
+        `srmc.targets.Target`, or a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
         space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
         "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
-        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up;
-        `functools.partial` gives its other arguments.
+        `srmc.sample.tune.OwnKernel`), whose step size and diagonal metric are found in warm-up.
+        Pass its other arguments with `functools.partial`.
     alpha
-        The strength of repellence. "auto" runs the plain kernel and rebalances its draws in the
-        end, which is repellence at its strongest; where no draws are kept, and on discrete spaces,
-        it measures in warm-up what is best. 0 is the plain kernel; a number repels draws as they
-        are made, watched by a guard; a schedule such as `srmc.watched(3.0)` is taken as it is.
-    num_warmup, num_samples, num_chains, seed
-        Number of warm-up and sampling steps per chain; number of chains; seed of everything.
+        The strength of repellence. "auto" runs the plain kernel and rebalances its draws
+        afterwards; if no draws are kept, it repels the chain with a strength measured in warm-up.
+        0 is the plain kernel. A positive number repels the chain while it runs, and a guard lowers
+        it if the loop heats up. A schedule, such as `srmc.watched(3.0)`, is used unchanged.
+    num_warmup
+        Number of warm-up steps per chain.
+    num_samples
+        Number of sampling steps per chain.
+    num_chains
+        Number of chains.
+    seed
+        Random seed of the whole run.
     chains
         Run these chains of all `num_chains`, such as [3], each by itself: it starts, tunes and
         draws by the seed and its number alone, whether the others run here, elsewhere or not at
@@ -104,11 +110,14 @@ def sample(
         Without `chains`, all tune each other, which is better on one machine. Chains by
         themselves share no history and have the plain coordinates, as each would learn its own.
     target_error
-        Go on until no standard error of a mean is larger, in standard deviations of its
-        coordinate, and the chains have mixed; `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` says
-        it of some or all of these. The run is looked at after `num_samples`, and each time that
-        their number has doubled, up to `max_samples` (64 times `num_samples` if not given). The
-        result is that of a run of the length at which it ends.
+        The largest standard error of a mean, in standard deviations of its coordinate, at which
+        the run may end. `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` sets separate targets.
+        The errors are checked after `num_samples` draws and each time that the number of draws has
+        doubled. The run ends when they are small enough and the chains have mixed; its result
+        equals that of a run of this length.
+    max_samples
+        With `target_error`, the largest number of sampling steps per chain; 64 times
+        `num_samples` if not given.
     initial_position
         Where chains start: a position, a list of one per chain, or a function of a key. For
         NumPyro and PyMC models "uniform", the default, or "prior".
@@ -118,35 +127,34 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it where there are divergences.
+        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it if there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric
-        The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for correlated parameters
-        that are not many; or "low_rank", for correlations along a few directions of many.
+        The metric of HMC and NUTS that warm-up finds: "diag"; "dense", for a moderate number of
+        correlated parameters; or "low_rank", for correlations along a few directions of many.
     coordinates
-        "auto" learns coordinates in warm-up, in which scales and locations that follow other
-        parameters no longer do (see `srmc.learn_coordinates`), where that brings the posterior
-        clearly closer to a Gaussian; for NUTS and HMC whose draws are rebalanced. "learned" does so
-        for every kernel and however little it brings; "plain" never does. The target is the same,
-        and so are the names of its draws.
+        "auto" learns coordinates in warm-up for NUTS and HMC whose draws are rebalanced, if they
+        bring the posterior clearly closer to a Gaussian (see `srmc.learn_coordinates`). "learned"
+        does so for every kernel, even for a small gain; "plain" never does. The target and the
+        names of its draws are unchanged.
     shared_history
-        Whether all chains share one history or are rebalanced together, which is best when they
-        are pooled.
+        Whether all chains share one history, or are rebalanced together. This is best if their
+        draws are pooled.
     repellence
-        Keywords of `srmc.repel` in place of the tuned ones; the others stay tuned. A `surrogate`,
-        as in `srmc.paper_settings()`, replaces all of them.
+        Keywords of `srmc.repel` that replace tuned ones. A `surrogate`, as in
+        `srmc.paper_settings()`, replaces all of them.
     thin
         Keep every `thin`-th draw.
     keep
-        "draws"; or, in memory that does not grow, "moments" (means and variances) or
-        "covariance"; or a `srmc.Keep`, which says more.
+        "draws"; or, in constant memory, "moments" (means and variances) or "covariance"; or a
+        `srmc.Keep`.
     checkpoint
         A folder, or the URL of one on an object store such as "s3://bucket/run", to which draws
-        are written as they are made, and from which the run can resume.
-        Each of `chains` has a folder of its own in it, so that all jobs can be given the same.
+        are written during the run, and from which it can be resumed. Each of `chains` has a folder
+        of its own in it, so that all jobs can be given the same one.
     resume
-        Whether to continue the run in `checkpoint`, if there is one; a larger `num_samples` than
+        Whether to continue the run in `checkpoint`, if there is one. A larger `num_samples` than
         before extends it.
     checkpoint_seconds
         Time between two commits to the checkpoint.
