@@ -1,8 +1,11 @@
-"""Checkpoints and results on a store of fsspec: here one in memory."""
+"""Checkpoints and results on a store of fsspec: one in memory, or that of SRMC_TEST_STORE."""
 
 import builtins
 import itertools
 import json
+import os
+import pickle
+import secrets
 
 import fsspec
 import numpy as np
@@ -22,14 +25,16 @@ RUN = {
     "initial_position": START,
     "progress": False,
 }
-number = itertools.count()
 
 
 @pytest.fixture
 def url():
     """A folder of its own, since the store in memory is one for all."""
-    yield f"memory://runs/{next(number)}"
-    fsspec.filesystem("memory").store.clear()
+    url = f"{os.environ.get('SRMC_TEST_STORE', 'memory://runs')}/{secrets.token_hex(4)}"
+    yield url
+    fs, path = fsspec.core.url_to_fs(url)
+    if fs.exists(path):
+        fs.rm(path, recursive=True)
 
 
 @pytest.mark.parametrize("keep", ["draws", "covariance"])
@@ -74,7 +79,7 @@ def test_chains_merge_and_results_load(url):
         {"nc": found.save, "html": found.report, "png": found.plot}[name.split(".")[1]](
             f"{url}/{name}"
         )
-        assert fsspec.filesystem("memory").size(f"{url}/{name}") > 1000
+        assert len(Remote(f"{url}/{name}").read_bytes()) > 1000
     loaded = srmc.load(f"{url}/result.nc")
     np.testing.assert_array_equal(loaded.draws["x"], found.draws["x"])
     with fsspec.open(f"{url}/result.nc", "rb") as file:
@@ -86,6 +91,15 @@ def test_chains_merge_and_results_load(url):
         srmc.load(f"{url}/result.nc")
     with pytest.raises(ValueError, match="path must be a file"):
         srmc.load(f"{url}/nothing.nc")
+
+
+def test_models_have_folders_of_their_own_on_a_store(url):
+    again = pickle.loads(pickle.dumps(Remote(url)))
+    assert again == Remote(url)
+    assert str(again) == url
+    runs = srmc.sample_many([log_gamma], checkpoint=url, **RUN | {"num_samples": 4})
+    assert not runs.failed
+    assert Remote(f"{url}/0/run.json").exists()
 
 
 def test_who_may_be_using_a_store_is_named(url):
