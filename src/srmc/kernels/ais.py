@@ -36,7 +36,7 @@ class AISResult(NamedTuple):
     acceptance_rate
         The mean over particles at each temperature; NaN if the kernel reports none.
     is_exact
-        False if the transitions were repelled, so that the weights are not exact.
+        False if the transitions were repelled; the weights are then not exact.
     """
 
     log_normalizer: float
@@ -121,7 +121,7 @@ def ais(
     found = jax.tree.map(lambda *x: np.concatenate(x), *out)
     if np.any(found.repels):
         warnings.warn(
-            "ais: repelled transitions leave no one distribution invariant, so that the weights "
+            "ais: repelled transitions leave no single distribution invariant, and the weights "
             "are not exact; build a kernel with alpha=0 for an unbiased normaliser",
             stacklevel=2,
         )

@@ -51,8 +51,8 @@ def _improper(result: Result) -> Iterator[str]:
         slope = np.sum((x - x.mean(axis=1, keepdims=True)) * s, axis=(1, 2))
     if np.all(slope > 0):
         yield (
-            "the log density grows the farther draws are from their mean, in every chain: it has "
-            "no maximum there and is probably improper, so that the draws mean nothing. Check its "
+            "the log density grows with the distance of draws from their mean, in every chain: it "
+            "has no maximum there and is probably improper. The draws mean nothing. Check its "
             "sign, and give every parameter a proper prior"
         )
 
@@ -172,8 +172,8 @@ def _of_trajectories(result: Result) -> Iterator[str]:
     if len(low):
         yield (
             f"the energy changes slowly in chains {', '.join(map(str, low))}: E-BFMI is "
-            f"{fractions[low].min():.2f}, and should be above {LOW_ENERGY}, so that the tails may "
-            "be missed. Reparametrise the model (non-centred), or run a longer warm-up"
+            f"{fractions[low].min():.2f} and should be above {LOW_ENERGY}. The tails may be "
+            "missed. Reparametrise the model (non-centred), or run a longer warm-up"
         )
 
 

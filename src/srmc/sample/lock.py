@@ -78,8 +78,8 @@ class Lock:
 
     def _warn(self, what: str) -> None:
         warnings.warn(
-            f"checkpoint {self._folder} {what}; make sure that no other process uses it, since two "
-            "would spoil each other's draws",
+            f"checkpoint {self._folder} {what}; make sure that no other process uses it, "
+            "because two would corrupt each other's draws",
             stacklevel=2,
         )
 

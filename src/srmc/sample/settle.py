@@ -70,8 +70,8 @@ def _not_left_behind(logdensity_fn: LogDensity, pilots: Position, followed: Posi
     if not np.any(behind):
         return followed
     warnings.warn(
-        "chains that were stuck where initial_position put them go on from where others are after "
-        f"warm-up: {behind.sum()}",
+        f"{behind.sum()} of the chains were stuck at their initial_position; they continue from "
+        "the positions that other chains have reached after warm-up",
         stacklevel=4,
     )
     others = np.arange(len(behind)) % num_pilots

@@ -148,8 +148,8 @@ def check_feature_kind(kind: str, logdensity_fn: LogDensity, space: Space, x: Ar
         check_gradient(logdensity_fn, space, x)
     if kind == "relaxed":
         warnings.warn(
-            "feature='relaxed' has no zero mean under the target, so that theta settles away "
-            "from 0 and the chain converges to another distribution; feature='gibbs' is exact",
+            "feature='relaxed' has no zero mean under the target: theta settles away from 0, and "
+            "the chain converges to another distribution; feature='gibbs' is exact",
             stacklevel=4,
         )
     if kind == "relaxed-gibbs" and is_biased(kind, logdensity_fn, space, x):
