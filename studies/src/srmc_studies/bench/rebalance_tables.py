@@ -24,9 +24,9 @@ def rule_page(rows: list[dict[str, Any]]) -> str:
     """The rows of `srmc bench rule`, as Markdown."""
     head, *lines = _rule_cells(rows)
     note = (
-        "This page shows how much the constants of `src/srmc/sample/tune/rule.py` matter: squared "
-        "errors of means and of second moments, self-tuned repelled divided by plain, with one "
-        "constant "
+        "This page shows how much the constants of `src/srmc/sample/tune/rule.py` and "
+        "`src/srmc/rebalance/rule.py` matter: squared errors of means and of second moments, "
+        "self-tuned repelled or rebalanced, divided by plain, with one constant "
         f"halved, kept or doubled; {rows[0]['replicates']} replicates, with the jackknife standard "
         "error over replicates.\n"
     )

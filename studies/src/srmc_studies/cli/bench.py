@@ -241,7 +241,7 @@ def rule(
     quick: Annotated[bool, typer.Option(help="One constant, few and short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
 ) -> None:
-    """Errors with a constant of the tuning halved, kept, and doubled."""
+    """Errors with a constant of the tuning or of rebalancing halved, kept, and doubled."""
     from srmc_studies.bench import rebalance_tables as tables
     from srmc_studies.bench import rule as measurements
 
