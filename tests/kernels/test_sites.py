@@ -115,9 +115,7 @@ def test_biased_features_warn_and_exact_ones_do_not():
     linear = srmc.targets.ising()
     curved = lambda x: jnp.sum(jnp.sin(3 * x)) + x[0] * x[1]
     relaxed = lambda f, feature: srmc.gwg(f, srmc.Binary(), feature=feature, alpha=1.0)
-    with pytest.warns(
-        UserWarning, match="feature='relaxed' has no zero mean"
-    ) as seen:
+    with pytest.warns(UserWarning, match="feature='relaxed' has no zero mean") as seen:
         relaxed(linear.logdensity_fn, "relaxed").init(linear.position)
     assert seen[0].filename == __file__  # where `init` was called
     with pytest.warns(UserWarning, match="zero mean only if the log density is linear in each"):
