@@ -22,9 +22,9 @@ PACKAGES = (
 )
 # Imported only where they are used, so that `import srmc` is little more than `import blackjax`.
 LATE = (
-    *("arviz", "bridgestan", "h5netcdf", "IPython", "matplotlib", "numpyro", "nutpie", "pandas"),
-    *("pymc", "rich", "sklearn", "typer", "xarray", "zarr", "jax.extend.core"),
-    *("srmc_studies", "srmc.cli", "srmc.plugins"),
+    *("arviz", "bridgestan", "distributed", "fsspec", "h5netcdf", "IPython", "matplotlib"),
+    *("numpyro", "nutpie", "pandas", "pymc", "rich", "sklearn", "typer", "xarray", "zarr"),
+    *("jax.extend.core", "srmc_studies", "srmc.cli", "srmc.plugins"),
 )
 LINES = 60  # of a function, docstring and signature aside
 

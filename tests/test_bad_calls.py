@@ -115,7 +115,7 @@ def libraries():
     numpyro = pytest.importorskip("numpyro")
     from numpyro import distributions as dist
 
-    from srmc.plugins.numpyro import SRNUTS
+    from srmc.plugins.numpyro import Repelled
     from srmc.plugins.pymc import sample as pymc_sample
 
     with pm.Model() as pm_model:
@@ -129,7 +129,7 @@ def libraries():
         numpyro.sample("y", dist.Normal(0.0, scale), obs=y)
 
     quick = functools.partial(pymc_sample, tune=100, chains=1, progressbar=False)
-    known = {"SRNUTS": SRNUTS, "pymc_sample": quick, "pm_model": pm_model}
+    known = {"Repelled": Repelled, "pymc_sample": quick, "pm_model": pm_model}
     return known | {"coin": coin, "regression": regression}
 
 

@@ -132,6 +132,16 @@ def test_a_second_call_compiles_nothing_on_any_path(caplog, options):
         assert compiled(caplog) == []
 
 
+def test_a_second_call_of_rebalance_compiles_nothing(caplog):
+    logp = lambda x: -0.5 * jnp.sum((x - 0.3) ** 2)
+    x = 0.3 + np.random.default_rng(0).normal(size=(2, 100, 3)).astype(np.float32)
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        srmc.rebalance(x, scores=0.3 - x, logdensity_fn=logp)
+        assert compiled(caplog)
+        srmc.rebalance(x[:, :50], logdensity_fn=logp)
+        assert compiled(caplog) == []
+
+
 def test_adaptation_inside_the_run_finds_scales_and_step_size():
     scales = np.array([0.1, 1.0, 10.0], np.float32)
     logp = lambda x: -0.5 * jnp.sum((x / scales) ** 2)

@@ -390,7 +390,6 @@ def test_each_chain_is_rebalanced_by_itself_without_a_shared_history():
 def test_any_function_has_an_estimate_and_an_error(whole, tmp_path):
     square = lambda draws: draws["x"] ** 2
     mean, error = whole.estimate(square)
-    np.testing.assert_allclose(mean, np.mean(whole.draws["x"].astype(float) ** 2, axis=(0, 1)))
     assert np.all(np.abs(mean - VARIANCE - MEAN**2) < 6 * error)
     whole.save(tmp_path / "r.nc")
     again = srmc.load(tmp_path / "r.nc")

@@ -36,7 +36,9 @@ TASKS = {
     ],
     "Read and save results": ["srmc.Result", "srmc.summary", "srmc.load", "srmc.RunWarning"],
     "Use PyMC, NumPyro or BlackJAX as before": [
-        *("srmc.plugins.pymc.sample", "srmc.plugins.numpyro.SRNUTS", "srmc.plugins.blackjax.nuts"),
+        "srmc.plugins.pymc.sample",
+        "srmc.plugins.numpyro.Repelled",
+        "srmc.plugins.blackjax.nuts",
     ],
     "Repel a kernel": [
         *("srmc.repel", "srmc.repelled", "srmc.nuts", "srmc.hmc", "srmc.mala", "srmc.mh"),

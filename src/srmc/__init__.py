@@ -33,15 +33,15 @@ from srmc.rebalance.rebalance import rebalance
 from srmc.rebalance.reweight import reweight
 from srmc.repel.history import gain
 from srmc.repel.repel import repel, repelled
-from srmc.repel.schedules import capped, guarded
-from srmc.repel.strength import fixed, gain_limited, watched
-from srmc.repel.surrogate import shift
-from srmc.repel.tilt import tilt
+from srmc.repel.strength import capped, fixed, gain_limited, guarded, watched
+from srmc.repel.surrogate import shift, tilt
 from srmc.results.netcdf import load
 from srmc.results.result import Result
 from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning
 from srmc.sample.front import sample
+from srmc.sample.many import sample_many
+from srmc.sample.merge import merge
 from srmc.sample.plan import Keep
 from srmc.sample.stream import rebalance_stream
 
@@ -75,6 +75,7 @@ __all__ = [
     "load",
     "locally_balanced",
     "mala",
+    "merge",
     "metrics",
     "mh",
     "models",
@@ -87,6 +88,7 @@ __all__ = [
     "repelled",
     "reweight",
     "sample",
+    "sample_many",
     "sghmc",
     "sgld",
     "shift",

@@ -1,19 +1,24 @@
-"""Files that are complete or absent: written aside, flushed, then renamed. Nothing is pickled."""
+"""Files that are complete or absent: written aside, flushed, then renamed. Nothing is pickled.
+
+On an object store, given by a URL, a file is written in this machine and then put there as a whole.
+"""
 
 import contextlib
+import fnmatch
 import hashlib
 import io
 import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from srmc._checks import short
+from srmc._extras import extra
 
 NAMES = "names"  # of all arrays in a file
 REMEDY = "put back a copy of it, or start the run again in a new folder"
@@ -21,12 +26,93 @@ SEAL = b"\n# sha256 of all above: "  # the last line of a sealed file; a comment
 DIGEST = "sha256"  # of the rest of a JSON file
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+class Remote(PurePosixPath):
+    """A file or folder on a store of fsspec, by its URL, with what is used here of a `Path`."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    def exists(self) -> bool:
+        """Whether there is such a file or folder."""
+        fs, path = self._found()
+        return bool(fs.exists(path))
+
+    def is_file(self) -> bool:
+        """Whether there is such a file."""
+        fs, path = self._found()
+        return bool(fs.isfile(path))
+
+    def is_dir(self) -> bool:
+        """Whether there is such a folder; an empty one does not exist."""
+        fs, path = self._found()
+        return bool(fs.isdir(path))
+
+    def glob(self, pattern: str) -> "list[Remote]":
+        """The files and folders in this one whose names match."""
+        fs, path = self._found()
+        found = fs.ls(path, detail=False) if fs.isdir(path) else []
+        names = sorted(str(name).rstrip("/").rpartition("/")[2] for name in found)
+        return [self / name for name in names if fnmatch.fnmatch(name, pattern)]
+
+    def read_bytes(self) -> bytes:
+        """The content of the file."""
+        fs, path = self._found()
+        return bytes(fs.cat_file(path))
+
+    def read_text(self) -> str:
+        """The content of the file as text."""
+        return self.read_bytes().decode()
+
+    def put(self, file: Path) -> None:
+        """Copy a file of this machine here."""
+        fs, path = self._found()
+        fs.pipe_file(path, file.read_bytes())
+
+    def unlink(self) -> None:
+        """Remove the file."""
+        fs, path = self._found()
+        fs.rm_file(path)
+
+    def _found(self) -> tuple[Any, str]:
+        with extra(str(self), "stores"):
+            import fsspec
+
+        fs, path = fsspec.core.url_to_fs(str(self))
+        fs.invalidate_cache()  # other machines write there, too
+        return fs, path
+
+
+Place = Path | Remote
+
+
+def as_place(path: str | os.PathLike[str]) -> Place:
+    """The path of a file or folder in this machine, or on a store if it is a URL."""
+    return Remote(path) if "://" in os.fspath(path) else Path(path)
+
+
+@contextlib.contextmanager
+def local(path: Place) -> Iterator[Path]:
+    """The file in this machine: itself, or a copy for a while."""
+    if isinstance(path, Path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        copy.write_bytes(path.read_bytes())
+        yield copy
+
+
+def write_whole(path: Place, write: Callable[[Path], Any]) -> None:
     """Let `write` make a temporary file beside `path`, then rename it to `path`.
 
     If the disk fills up, the old file stays and the new one is removed. Nobody can have planted a
     link under the temporary name, which is random and must be new.
     """
+    if isinstance(path, Remote):
+        with tempfile.TemporaryDirectory() as folder:
+            write(copy := Path(folder, path.name))
+            path.put(copy)
+        return
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -59,8 +145,11 @@ def seal(path: Path) -> None:
         file.write(SEAL + digest.encode() + b"\n")
 
 
-def check_seal(path: Path, remedy: str) -> None:
-    """Raise if a file is not what was sealed; one without a seal is left to its reader."""
+def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
+    """Raise if a file is not what was sealed; one without a seal is left to its reader.
+
+    It is called `shown`, if that is given.
+    """
     size = len(SEAL) + 65
     with open(path, "rb") as file:
         length = file.seek(0, os.SEEK_END) - size
@@ -76,10 +165,10 @@ def check_seal(path: Path, remedy: str) -> None:
             found.update(piece := file.read(min(left, 2**20)))
             left -= len(piece)
     if last != SEAL + found.hexdigest().encode() + b"\n":
-        raise ValueError(f"{path} is damaged: it is not what was saved; {remedy}")
+        raise ValueError(f"{shown or path} is damaged: it is not what was saved; {remedy}")
 
 
-def write_json(path: Path, record: dict[str, Any]) -> None:
+def write_json(path: Place, record: dict[str, Any]) -> None:
     """Write a JSON file with a checksum, completely or not at all."""
     sealed = record | {DIGEST: _digest(record)}
     write_whole(path, lambda p: p.write_text(json.dumps(sealed, indent=2) + "\n"))
@@ -89,7 +178,7 @@ def _digest(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_arrays(path: Place, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an .npz file, completely or not at all."""
 
     def write(aside: Path) -> None:
@@ -99,7 +188,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_whole(path, write)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Place) -> dict[str, Any]:
     """Read what `write_json` wrote, now or before there were checksums."""
     try:
         record = json.loads(path.read_text())
@@ -112,7 +201,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Place) -> dict[str, np.ndarray]:
     """Read what `write_arrays` wrote."""
     try:
         raw = io.BytesIO(path.read_bytes())
@@ -129,24 +218,34 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} is damaged or truncated: {error}; {REMEDY}") from None
 
 
-def as_path(name: str, path: Any) -> Path:
+def as_path(name: str, path: Any) -> Place:
     """The path of a file or folder, or an error that names it."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"{name} must be a path, got {path!r}")
     if not os.fspath(path):
         raise ValueError(f"{name} must be a path, got an empty one")
+    if isinstance(place := as_place(path), Remote):
+        try:
+            place.exists()
+        except (ValueError, ImportError) as error:  # the protocol, or its package, is unknown
+            if isinstance(error, ModuleNotFoundError) and error.name == "fsspec":
+                raise
+            raise ValueError(f"{name} must be a path, got {place}: {error}") from None
+        return place
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass  # which who uses it will see
     except (OSError, ValueError) as error:  # too long, or with a null character
         raise ValueError(f"{name} must be a path, got {short(path)}: {_reason(error)}") from None
-    return Path(path)
+    return place
 
 
-def as_file(name: str, path: Any) -> Path:
+def as_file(name: str, path: Any) -> Place:
     """The path of a file to be written, or an error that names it."""
     file = as_path(name, path)
+    if isinstance(file, Remote):
+        return file
     if not file.parent.is_dir() or file.is_dir():
         raise ValueError(f"{name} must be a file in an existing folder, got {file}")
     return file
@@ -156,12 +255,22 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def check_writable(name: str, folder: Path) -> None:
+def check_writable(name: str, folder: Place) -> None:
     """Make the folder if necessary, and raise an error if it cannot be written."""
     try:
+        if isinstance(folder, Remote):
+            return _try_out(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         message = f"{name} must be a folder that can be written, got {folder}: {error}"
         raise ValueError(message) from None
+
+
+def _try_out(folder: Remote) -> None:
+    with tempfile.TemporaryDirectory() as here:
+        (empty := Path(here, "empty")).touch()
+        place = folder / f".{secrets.token_hex(8)}"
+        place.put(empty)
+        place.unlink()

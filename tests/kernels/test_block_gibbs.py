@@ -7,7 +7,7 @@ import pytest
 
 import srmc
 from enumerated import ALPHA, SPACES, normalised, observed
-from srmc.kernels.discrete._block_gibbs import colouring
+from srmc.kernels.discrete.all_sites import colouring
 
 CHAIN = np.array([[0, 1], [1, 2]])
 TABLE = np.random.default_rng(2).normal(size=(2, 3, 3))

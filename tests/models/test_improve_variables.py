@@ -80,6 +80,27 @@ def test_value_variables_are_computed_in_silence():
     assert {*report.variables} == {*new.data_vars}
 
 
+def test_means_of_variables_that_others_determine_are_regressed(tmp_path):
+    """Products of parameters, of which E[effect] = 1 and E[spread] = 1.25, stay so in files."""
+    off, plain = [], []
+    for seed in range(4):
+        trace = as_tree(group_draws(seed))
+        out, report = srmc.improve(trace, group_model(), report=True, progress=False)
+        assert {*report.estimates} == {"effect", "spread"}
+        table = srmc.summary(out, ["effect", "spread"])
+        mean = [*report.estimates["effect"][0], *report.estimates["spread"][0]]
+        np.testing.assert_allclose(table["mean"], mean)
+        truth = np.array([1, 1, 1, 1, 1.25])
+        off.append((table["mean"] - truth) / table["mcse_mean"])
+        old = srmc.summary(trace, ["effect", "spread"])
+        plain.append(((table["mean"] - truth) / (old["mean"] - truth)) ** 2)
+    assert np.median(plain) < 0.1
+    assert np.mean(np.abs(off) < 1.96) > 0.8
+    out.to_netcdf(tmp_path / "t.nc")
+    again = xarray.open_datatree(tmp_path / "t.nc")
+    np.testing.assert_allclose(srmc.summary(again, ["effect", "spread"])["mean"], table["mean"])
+
+
 def test_a_dataset_comes_back_as_a_dataset():
     density = lambda x: -0.5 * jnp.sum((x - 1) ** 2)
     x = 1 + np.random.default_rng(0).standard_normal((2, 300, N))

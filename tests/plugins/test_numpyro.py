@@ -1,4 +1,4 @@
-"""SRNUTS under `numpyro.infer.MCMC`."""
+"""Repelled kernels under `numpyro.infer.MCMC`."""
 
 import jax
 import jax.numpy as jnp
@@ -26,50 +26,11 @@ def model(y):
 Y = jnp.array([0.3, 1.4, 0.8])
 
 
-@pytest.mark.parametrize("method", ["sequential", "vectorized"])
-def test_a_model_is_sampled(method, capsys):
-    mcmc = MCMC(SRNUTS(model), num_chains=2, chain_method=method, progress_bar=False, **SIZES)
-    mcmc.run(jax.random.key(0), Y, extra_fields=("z_plain", "alpha", "num_steps", "accept_prob"))
-    draws = mcmc.get_samples(group_by_chain=True)
-    assert {k: x.shape for k, x in draws.items()} == dict.fromkeys(("mu", "s", "t"), (2, 300))
-    np.testing.assert_allclose(draws["t"], draws["mu"] + draws["s"], rtol=1e-6)
-    # A plain run of 600 draws is off by 0.02 and 0.035 standard errors.
-    assert abs(draws["mu"].mean() - 2.5 / 4) < 0.05
-    assert abs(draws["s"].mean() - 1.5) < 0.12
-    assert draws["s"].min() > 0
-    fields = mcmc.get_extra_fields()
-    assert fields["alpha"].max() > 0
-    assert fields["num_steps"].min() >= 1
-    assert 0.6 < fields["accept_prob"].mean() <= 1
-    plain = fields["z_plain"]["mu"].reshape(2, 300)
-    assert 0 < np.abs(plain - draws["mu"]).max() < 1
-    mcmc.print_summary()
-    assert "Number of divergences: 0" in capsys.readouterr().out
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_the_progress_bar_does_not_change_the_draws_and_runs_go_on():
-    potential = lambda x: 0.5 * jnp.sum(x**2)
-    run = lambda bar: MCMC(SRNUTS(potential_fn=potential), progress_bar=bar, **SIZES)
-    first, second = run(True), run(False)
-    for mcmc in (first, second):
-        mcmc.run(jax.random.key(1), init_params=jnp.ones(2))
-    np.testing.assert_allclose(first.get_samples(), second.get_samples(), rtol=1e-5)
-    assert np.all(np.abs(first.get_samples().mean(axis=0)) < 0.2)
-    second.post_warmup_state = second.last_state
-    second.run(second.post_warmup_state.rng_key)
-    assert second.last_state.i == 200 + 2 * 300
-
-
-def test_what_is_given_is_checked():
-    with pytest.raises(ValueError, match="one of model and potential_fn"):
-        SRNUTS()
-    with pytest.raises(ValueError, match="kernel must be one of"):
-        SRNUTS(model, kernel="gwg")
-    with pytest.raises(ValueError, match="num_warmup must be >= 100"):
-        MCMC(SRNUTS(model), num_warmup=50, num_samples=10).run(jax.random.key(0), Y)
-    with pytest.raises(ValueError, match="init_params must be given"):
-        MCMC(SRNUTS(potential_fn=jnp.sum), **SIZES).run(jax.random.key(0))
+def test_the_former_name_warns():
+    with pytest.warns(DeprecationWarning, match="SRNUTS is now Repelled"):
+        kernel = SRNUTS(model, num_samples=300)
+    assert isinstance(kernel, Repelled)
+    assert kernel.model is model
 
 
 def rms_of_scores(draws, shared):
@@ -82,7 +43,7 @@ def rms_of_scores(draws, shared):
 
 @pytest.mark.parametrize(("kernel", "method"), [(NUTS, "vectorized"), (BarkerMH, "sequential")])
 def test_a_kernel_of_numpyro_is_repelled(kernel, method):
-    """Its own chain stays as it was, and the draws balance the scores better."""
+    """Its own chain is unchanged, and the draws balance the scores better."""
     run = {"num_chains": 2, "chain_method": method, "progress_bar": False, **SIZES}
     plain = MCMC(kernel(model), **run)
     plain.run(jax.random.key(0), Y)
@@ -96,6 +57,8 @@ def test_a_kernel_of_numpyro_is_repelled(kernel, method):
     shared = method == "vectorized"
     assert rms_of_scores(after, shared) < 0.8 * rms_of_scores(before, shared)
     assert 0 < np.abs(after["mu"] - before["mu"]).max() < 1
+    assert fields["alpha"].max() > 0
+    mcmc.print_summary()
 
 
 def test_one_chain_of_a_potential_is_repelled_and_goes_on():

@@ -94,7 +94,7 @@ def test_left_out_parts_are_predicted_by_the_others():
     phi, f = rng.normal(size=(60, 4)), rng.normal(size=(60, 2))
     ridge = Ridge(phi)
     size = np.sqrt(np.mean(phi**2, axis=0))
-    rest = ridge.left(f, 2.0)
+    (rest,) = ridge.left(f, (2.0,))
     part = np.arange(60) < 60 // rule.FOLDS
     a, b = phi[~part] / size, f[~part]
     centred = a - (phi / size).mean(axis=0)

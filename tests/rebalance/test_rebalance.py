@@ -338,7 +338,8 @@ def test_draws_in_single_precision_far_from_0_are_matched_relative_to_their_mean
     far = (1e6 + x.astype(float)).astype(np.float32)
     back = far.astype(float) - 1e6
     scores = np.asarray(jax.vmap(jax.vmap(score))(back.astype(np.float32)))
-    out = srmc.rebalance(far, scores=scores)
+    with pytest.warns(UserWarning, match="lost in rounding"):
+        out = srmc.rebalance(far, scores=scores)
     assert out.dtype == np.float32
     near = srmc.rebalance(back, scores=scores)
     np.testing.assert_allclose(out.astype(float) - 1e6, near, atol=0.1)  # its spacing is 1 / 16
@@ -349,3 +350,20 @@ def test_scores_alone_or_a_density_alone_are_enough():
     known = jax.vmap(jax.vmap(score))(x)
     out = srmc.rebalance(x, scores=known)
     np.testing.assert_allclose(srmc.rebalance(x, logdensity_fn=density), out, atol=1e-5)
+
+
+def test_scores_that_a_compiler_gets_wrong_in_batches_are_evaluated_one_by_one():
+    """As XLA 0.9 does for gradients of squared distances, in batches of 64 draws and more."""
+
+    @jax.custom_batching.custom_vmap
+    def compiled(x):
+        return score(x)
+
+    @compiled.def_vmap
+    def _(size, batched, x):
+        return 1e3 * jnp.cos(1e3 * x) + 100, True
+
+    x = draws(3, length=300)
+    out, report = srmc.rebalance(x, compiled, logdensity_fn=density, report=True)
+    assert report.moved
+    np.testing.assert_allclose(out, srmc.rebalance(x, score, logdensity_fn=density), atol=1e-5)

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc.repel.when import when
+from srmc.repel.compute import when
 
 
 def test_it_is_a_conditional_in_every_lane():

@@ -18,7 +18,7 @@ STAGES = {
     "naming the draws failed": (finish, "_by_name"),
     "diagnostics failed": (ending, "troubles"),
     "the summary failed": (ending, "look_at"),
-    "the end of the run failed": (ending, "_about"),
+    "the end of the run failed": (ending, "about_run"),
 }
 
 

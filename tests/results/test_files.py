@@ -107,7 +107,7 @@ def test_saved_files_have_the_groups_of_arviz_and_those_of_before_are_read(tmp_p
     ],
 )
 def test_names_that_collide_are_refused_before_sampling(change, words, monkeypatch):
-    monkeypatch.setattr(sys.modules["srmc.sample.front"], "warm_up", None)
+    monkeypatch.setattr(sys.modules["srmc.sample.running"], "warm_up", None)
     options = QUICK | {"initial_position": jnp.zeros(2)} | change
     with pytest.raises(ValueError, match=words):
         srmc.sample(normal, **options)

@@ -142,3 +142,20 @@ def test_a_probability_of_what_never_happened_has_an_error(result):
     mean, error = result.estimate(lambda draws: draws["a"] > 100)
     assert mean == 0
     assert error > 1 / 200
+
+
+def test_a_function_of_several_parameters_is_regressed_itself():
+    """Of eight normal coordinates the norm is no function that the moved draws are matched to."""
+    off, norm = [], lambda v: np.sqrt(np.sum(v**2, axis=-1))
+    for seed in range(12):
+        x = np.random.default_rng(seed).gamma(3.0, size=(4, 250, 4))
+        x = np.log(x).astype(np.float32)
+        s = 3 - np.exp(x)
+        moved, report = srmc.rebalance(x, scores=s, report=True)
+        result = srmc.Result.of_rebalanced(moved, x, s, report)
+        mean, error = result.estimate(lambda draws: norm(draws["x"]))
+        off.append([mean - 2.17513, norm(x).mean() - 2.17513, error])
+    own, plain, errors = np.sqrt(np.mean(np.square(off), axis=0))
+    assert own < 0.5 * plain
+    assert 0.2 < own / errors < 1.3
+    assert errors < 0.6 * plain

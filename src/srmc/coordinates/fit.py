@@ -20,7 +20,7 @@ import numpy as np
 import scipy.optimize
 
 from srmc.coordinates import rule
-from srmc.types import Float
+from srmc.types import Float, Int
 
 
 class Weights(NamedTuple):
@@ -47,6 +47,10 @@ class Weights(NamedTuple):
         ends = np.cumsum([part.size for part in self])[:-1]
         parts = zip(np.split(flat, ends), self, strict=True)
         return Weights(*(new.reshape(old.shape) for new, old in parts))
+
+    def rows(self, chosen: slice | Int[np.ndarray, " k"]) -> "Weights":
+        """The weights of some coordinates."""
+        return Weights(*(part[chosen] for part in self))
 
     def masked(self) -> "Weights":
         """The weights that a triangular map may have: a modulator depends on earlier ones."""
@@ -104,6 +108,26 @@ def mapped(w: Weights, z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"])
             v * _slope(w, h, j) + (v * y + 1) * clipped.slope * w.slopes[:, j], axis=1
         )
     return Mapped(y / scale, scale * v, scale, y, v, clipped)
+
+
+def unmapped(w: Weights, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """The draws z from u: the modulators one after the other, then the other coordinates."""
+    q = w.linear.shape[1]
+    h = np.zeros((len(u), q))
+    for k in range(q):
+        h[:, k] = _placed(w.rows(slice(k, k + 1)), h, u[:, k : k + 1])[:, 0]
+    return _placed(w, h, u)
+
+
+def _placed(
+    w: Weights, h: Float[np.ndarray, "n q"], u: Float[np.ndarray, "n d"]
+) -> Float[np.ndarray, "n d"]:
+    """m(h) + u exp(l(h))."""
+    location = w.shift + h @ w.linear.T
+    for j in range(h.shape[1]):
+        location += h[:, j : j + 1] * (h @ w.quadratic[:, j].T)
+    placed: np.ndarray = location + u * np.exp(w.log_scale + clip(h @ w.slopes.T).value)
+    return placed
 
 
 def _slope(w: Weights, h: Float[np.ndarray, "n q"], j: int) -> Float[np.ndarray, "n d"]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from srmc.coordinates import rule
 from srmc.coordinates.fit import Weights, divergence, fit, mapped
+from srmc.coordinates.whiten import whiten
 from srmc.types import Float, Int
 
 Rows = tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]  # draws, and their scores
@@ -35,32 +36,11 @@ def search(fitted: Rows, held: Rows, before: float) -> Found:
 
 
 def whitened(fitted: Rows, held: Rows) -> float:
-    """The divergence of the held-out draws from a normal of any mean and covariance.
-
-    With A the geometric mean of Cov(x) and Cov(s)^-1, which minimises the divergence, x is
-    whitened by the symmetric root of A.
-    """
+    """The divergence of the held-out draws from a normal of any mean and covariance."""
     (x, s), (held_x, held_s) = fitted, held
-    mean, mean_score = x.mean(axis=0), s.mean(axis=0)
-    x, s = x - mean, s - mean_score
-    variance = np.maximum(np.mean(x**2, axis=0), 1e-30)
-    if x.shape[1] > min(rule.DENSE_UP_TO, len(x) // 2):
-        a = np.sqrt(variance / np.maximum(np.mean(s**2, axis=0), 1e-30))
-        return float(divergence((held_x - mean - a * mean_score) / np.sqrt(a), held_s * np.sqrt(a)))
-    scale = np.sqrt(variance)
-    cov, cov_s = ((y.T @ y) / len(y) + 1e-8 * np.eye(len(scale)) for y in (x / scale, s * scale))
-    root = _power(cov, 0.5)
-    middle = _power(root @ cov_s @ root, -0.5)
-    a = root @ middle @ root
-    center = mean + scale * (a @ (scale * mean_score))
-    y = (held_x - center) / scale @ _power(a, -0.5)
-    return float(divergence(y, held_s * scale @ _power(a, 0.5)))
-
-
-def _power(a: Float[np.ndarray, "d d"], exponent: float) -> Float[np.ndarray, "d d"]:
-    values, vectors = np.linalg.eigh(a)
-    found: np.ndarray = (vectors * np.maximum(values, 1e-10 * values[-1]) ** exponent) @ vectors.T
-    return found
+    at = whiten(x, s, dense=x.shape[1] <= min(rule.DENSE_UP_TO, len(x) // 2))
+    y, score = at.whiten(at.standardise(held_x)), at.push(held_s * at.scale)
+    return float(divergence(y, score))
 
 
 def _candidates(found: Found, fitted: Rows) -> list[int]:

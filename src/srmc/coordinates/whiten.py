@@ -44,33 +44,40 @@ class Coordinates(NamedTuple):
 
     def whiten(self, z: Rows) -> Rows:
         """y."""
-        return z if self.inverse is None else z @ self.inverse
+        return z if self.inverse is None else _times(z, self.inverse)
 
     def push(self, y: Rows) -> Rows:
         """What a move in y is in z, and what a score in z is in y."""
-        return y if self.root is None else y @ self.root
+        return y if self.root is None else _times(y, self.root)
 
     def regress(self, moves: Rows) -> Rows:
         """R times the moves: each coordinate carries the others along by their regression on it."""
-        return moves if self.correlation is None else moves @ self.correlation
+        return moves if self.correlation is None else _times(moves, self.correlation)
 
 
-def whiten(x: Rows, s: Rows) -> Coordinates:
-    """The coordinates of draws with these scores."""
+def _times(rows: Rows, matrix: Float[np.ndarray, "d d"]) -> Rows:
+    """The product in the precision of the rows."""
+    product: Rows = rows @ matrix.astype(rows.dtype, copy=False)
+    return product
+
+
+def whiten(x: Rows, s: Rows, dense: bool | None = None) -> Coordinates:
+    """The coordinates of draws with these scores; `dense` is whether R is a matrix, if known."""
     count, dim = x.shape
     mean_x, mean_s = x.mean(axis=0), s.mean(axis=0)
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
-    if dim > DENSE:
+    if dense is None and dim <= DENSE:
+        dense = True
+    if not dense:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
-        if not _is_worth_it(cx, cs, np.sqrt(a)):
+        if dense is False or not _is_worth_it(cx, cs, np.sqrt(a)):
             return Coordinates(mean_x + a * mean_s, np.sqrt(a), None, None, None)
     sd = np.sqrt(variance)
     cx, cs = cx / sd, cs * sd
     ridge = (RIDGE * (dim / (dim + count)) ** 4 + 1e-12) * np.eye(dim)
     lower = np.linalg.cholesky(cx.T @ cx / count + ridge)
-    turned = cs @ lower
-    values, vectors = np.linalg.eigh(turned.T @ turned / count + ridge)
+    values, vectors = np.linalg.eigh(lower.T @ (cs.T @ cs / count) @ lower + ridge)
     lower = lower @ (vectors * np.maximum(values, 1e-6) ** -0.25)
     a = lower @ lower.T
     scale = np.sqrt(np.diag(a))

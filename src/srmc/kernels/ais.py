@@ -113,7 +113,7 @@ def ais(
         for first in range(0, num_particles, chunk):
             mine = keys[first : first + chunk]
             size = len(mine)
-            if size < chunk <= num_particles:  # filled up, so that one program serves all chunks
+            if size < chunk <= num_particles:  # padded, so that one program serves all chunks
                 mine = jnp.concatenate([mine, keys[: chunk - size]])
             tell = lambda n, a=first, b=size: show("annealing", a * path.length + n * b, total)
             particles = path.run(mine, sample_base, tell)
@@ -169,7 +169,7 @@ class _Path(NamedTuple):
         return lambda x: (1 - beta) * self.base(x) + beta * self.target(x)
 
     def check(self, key: PRNGKey, sample_base: Callable[[PRNGKey], Position]) -> None:
-        """Refuse functions that do not fit together, by the first particle."""
+        """Raise for functions that do not fit together; one particle is tried."""
         outputs_of("sample_base", sample_base, key, of="a key")
         x = jax.tree.map(jnp.asarray, sample_base(key))
         check_density(self.target, x, "logdensity_fn")
@@ -186,10 +186,7 @@ class _Path(NamedTuple):
             ) from error
 
     def run(
-        self,
-        keys: Array,
-        sample_base: Callable[[PRNGKey], Position],
-        tell: Callable[[int], None],
+        self, keys: Array, sample_base: Callable[[PRNGKey], Position], tell: Callable[[int], None]
     ) -> _Particle:
         """The particles at the end of the path, one per key."""
         x = jax.vmap(lambda key: sample_base(jax.random.fold_in(key, self.length)))(keys)
@@ -251,7 +248,7 @@ def log_mean(log_weights: np.ndarray) -> tuple[float, float]:
 
 
 def _schedule(schedule: int | ArrayLike) -> np.ndarray:
-    if isinstance(schedule, int | np.integer):  # True is refused, too
+    if isinstance(schedule, int | np.integer):  # check_count raises for True
         check_count("schedule", schedule)
         return np.linspace(0, 1, schedule + 1)
     betas = as_numbers("schedule", schedule)

@@ -1,25 +1,73 @@
 """The paper's samplers by name. Each takes the keywords of `repel`; alpha=0 is the plain one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import blackjax
 import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
+from jax.flatten_util import ravel_pytree
 
 from srmc._checks import check_count, check_flag, check_number, check_option
 from srmc.kernels import plain
 from srmc.kernels.discrete.space import Space
-from srmc.kernels.rescaled import rescaled
 from srmc.repel.field import Field
 from srmc.repel.history import gain
+from srmc.repel.kernel import as_algorithm
 from srmc.repel.repel import repel
 from srmc.repel.strength import Strength, as_strength
-from srmc.repel.surrogate import Surrogate
-from srmc.repel.tilt import tilt
-from srmc.types import Array, ArrayLike, LogDensity
+from srmc.repel.surrogate import Surrogate, tilt
+from srmc.types import (
+    Array,
+    ArrayLike,
+    Float,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+)
 
-# One entry serves every dimension, and single precision promotes nothing.
+
+def rescaled(
+    algorithm: Callable[..., SamplingAlgorithm], scale: Float[Array, " d"]
+) -> Callable[..., SamplingAlgorithm]:
+    """The algorithm in the coordinates x / scale, with `scale` over the flattened position."""
+
+    def times(x: Position, power: int) -> Position:
+        flat, unravel = ravel_pytree(x)
+        if scale.shape not in ((), flat.shape):
+            raise ValueError(
+                f"scale must be a number or a vector of {flat.size} numbers, one for each "
+                f"coordinate, got shape {scale.shape}"
+            )
+        return unravel(flat * scale.astype(flat.dtype) ** power)
+
+    def change(state: KernelState, power: int) -> KernelState:
+        new = {"position": times(state.position, power)}
+        if hasattr(state, "logdensity_grad"):
+            new["logdensity_grad"] = times(state.logdensity_grad, -power)
+        return state._replace(**new)
+
+    def build(logdensity_fn: LogDensity, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
+        inner = algorithm(lambda z: logdensity_fn(times(z, 1)), *args, **kwargs)
+        inner = as_algorithm(algorithm, inner)
+
+        def init(position: Position, rng_key: PRNGKey | None = None) -> KernelState:
+            return change(inner.init(times(position, -1), rng_key), 1)
+
+        def step(rng_key: PRNGKey, state: KernelState) -> tuple[KernelState, KernelInfo]:
+            state, info = inner.step(rng_key, change(state, -1))
+            return change(state, 1), info
+
+        return SamplingAlgorithm(init, step)
+
+    build.__wrapped__ = algorithm  # type: ignore[attr-defined]
+    return build
+
+
+# One entry broadcasts to every dimension; single precision promotes no dtype.
 _UNIT_MASS = np.ones(1, np.float32)
 _HVPS = {
     "exact": tilt(),
@@ -45,12 +93,11 @@ def paper_settings(
     surrogate score.
 
     On the paper's own Gaussian, HMC with these settings overflows from alpha = 1 on;
-    docs/explanation/theory.md has the condition for stability, and `info.is_stable` tells when it
-    is violated.
+    docs/explanation/theory.md has the condition for stability; `info.is_stable` reports violations.
     """
     check_option("hvp", hvp, _HVPS)
     check_flag("discrete", discrete)
-    as_strength(alpha)  # refuses what is neither a strength nor one's number
+    as_strength(alpha)  # raises unless it is a strength or a number
     settings = {
         "alpha": alpha,
         "gain": gain(rho),
@@ -69,10 +116,10 @@ def _in_units(algorithm: Any, scale: ArrayLike | None) -> Any:
 
 
 def _local(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a kernel with short steps, which can follow a target that moves under it."""
+    """The options of a kernel with short steps, which can follow a moving target."""
     surrogate = options.get("surrogate")
     moves_only = isinstance(surrogate, Field) or (
-        isinstance(surrogate, Surrogate) and surrogate.bend is None
+        isinstance(surrogate, Surrogate) and not surrogate.bends
     )
     if options.get("frame") is not None or moves_only or options.get("feedback_every", 1) != 1:
         return options
@@ -80,10 +127,7 @@ def _local(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def mh(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
-    scale: ArrayLike | None = None,
-    **options: Any,
+    logdensity_fn: LogDensity, step_size: ArrayLike, scale: ArrayLike | None = None, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled random-walk Metropolis-Hastings (alg:sr_mh): proposals N(x, step_size^2 I).
 
@@ -131,10 +175,7 @@ def uld(
 
 
 def mala(
-    logdensity_fn: LogDensity,
-    step_size: ArrayLike,
-    scale: ArrayLike | None = None,
-    **options: Any,
+    logdensity_fn: LogDensity, step_size: ArrayLike, scale: ArrayLike | None = None, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled Metropolis-adjusted Langevin (alg:sr_mala): drift eta s(x), noise sqrt(2 eta)."""
     algorithm = _in_units(plain.mala, scale)
@@ -179,7 +220,7 @@ def nuts(
 def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> SamplingAlgorithm:
     """Repelled Metropolis with one-site flips: a site and a new value drawn uniformly.
 
-    Here and below, beside the keywords of `repel`:
+    Here and below, in addition to the keywords of `repel`:
 
     - `feature`: what the history averages. "gibbs": E[x_i given the rest] - x_i, from the changes
       of all one-site flips; "stein": the paper's pi(x with x_i reversed) / pi(x) - 1; both have
@@ -190,7 +231,7 @@ def flip_mh(logdensity_fn: LogDensity, space: Space, **options: Any) -> Sampling
     - `differences`: a function of a state that returns log pi(x with site i at value k) - log pi(x)
       for all sites and values, at about the cost of a gradient; of shape (site, value), or for
       two values the changes of the flips in the shape of the state. A
-      `srmc.kernels.SiteDifferences` has the changes of one site besides, which `flip_mh` and
+      `srmc.kernels.SiteDifferences` also has the changes of one site, which `flip_mh` and
       `gibbs` then use. Without it, changes are evaluations of the log density, in chunks of bounded
       memory.
     - `preconditioner`: a number, a vector, a matrix, or a function of theta.

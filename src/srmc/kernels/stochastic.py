@@ -4,6 +4,7 @@ Steps take a minibatch, as BlackJAX's do. The history reads the score before the
 position that does not depend on the minibatch, so that what enters has the mean of the full score.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,27 +16,26 @@ from blackjax.sgmcmc import diffusions
 from blackjax.util import generate_gaussian_noise
 
 from srmc._checks import check_number
-from srmc.kernels._ula import UnadjustedInfo
+from srmc.kernels.langevin import UnadjustedInfo
+from srmc.repel.compute import when
 from srmc.repel.field import Field
 from srmc.repel.history import gain as make_gain
-from srmc.repel.memory import Memory, is_plain, make_memory
-from srmc.repel.repel import as_surrogate, choose_frame
+from srmc.repel.loop import Found, Loop, Spent, make_loop
+from srmc.repel.repel import as_surrogate, choose_frame, is_plain
 from srmc.repel.state import RepelInfo, RepelState
 from srmc.repel.strength import Strength, watched
-from srmc.repel.surrogate import Surrogate
+from srmc.repel.surrogate import Surrogate, Tilt
 from srmc.repel.target import all_finite, as_position, from_score
-from srmc.repel.when import when
-from srmc.types import Array, ArrayLike, Feature, Int, Position, PRNGKey, PyTree, Score
+from srmc.types import Array, ArrayLike, Feature, Position, PRNGKey, PyTree, Score
 
-# Minibatch noise dominates the exponent scale, so the watch goes by the rate of the loop alone.
+# Minibatch noise dominates the exponent scale, so that only the rate of the loop is limited.
 DEFAULT_STRENGTH = watched(3.0, limit=1e6)
-# The history averages the noise of as many minibatches as it can.
+# rho = 1 averages the noise of all minibatches so far.
 DEFAULT_GAIN = make_gain(rho=1.0)
 
 Minibatch: TypeAlias = PyTree
 MinibatchScore: TypeAlias = Callable[[Any, Minibatch], Any]
 StepSize: TypeAlias = ArrayLike | Callable[[Array], ArrayLike]
-Spent: TypeAlias = tuple[Int[Array, ""], Int[Array, ""]]
 
 
 class StochasticState(NamedTuple):
@@ -52,14 +52,14 @@ class Integrator(NamedTuple):
     step: Callable[[PRNGKey, StochasticState, Score, Array], StochasticState]
 
 
-class Loop(NamedTuple):
+class Parts(NamedTuple):
     """What the steps of both samplers are made of."""
 
     score_fn: MinibatchScore
     integrator: Integrator
     step_size: Callable[[Array], ArrayLike]
     surrogate: Surrogate
-    memory: Memory
+    loop: Loop
     frame: str
     is_plain: bool
 
@@ -98,10 +98,7 @@ def sgld(score_fn: MinibatchScore, step_size: StepSize, **options: Any) -> Sampl
 
 
 def sghmc(
-    score_fn: MinibatchScore,
-    step_size: StepSize,
-    friction: ArrayLike = 1.0,
-    **options: Any,
+    score_fn: MinibatchScore, step_size: StepSize, friction: ArrayLike = 1.0, **options: Any
 ) -> SamplingAlgorithm:
     """Repelled stochastic gradient HMC: x + eta p, then p + eta (s(x) - friction p) + noise.
 
@@ -142,86 +139,75 @@ def _build(
         check_number("step_size", step_size, above=0.0)
     schedule = step_size if callable(step_size) else lambda n: step_size
     chosen = as_surrogate(surrogate)
-    memory = make_memory(
+    loop = make_loop(
         chosen.precondition,
         alpha=alpha,
         gain=gain,
         history_every=history_every,
-        history_average=False,
         history_axis=history_axis,
     )
     frame = choose_frame(frame, chosen)
-    loop = Loop(score_fn, integrator, schedule, chosen, memory, frame, is_plain(alpha))
+    parts = Parts(score_fn, integrator, schedule, chosen, loop, frame, is_plain(alpha))
 
     def init(
         position: Position, rng_key: PRNGKey | None = None, theta: Feature | None = None
     ) -> RepelState:
         position = as_position(position)
         zeros = chosen.field.init(position)
-        first, strength_state = memory.strength.init()
-        return RepelState(
-            position=position,
-            theta=memory.first(theta, zeros, zeros),
-            alpha=first,
-            step=jnp.zeros((), int),
-            inner_state=StochasticState(position, integrator.init(rng_key, position)),
-            feature=zeros,
-            feedback=zeros,
-            is_inside=jnp.ones((), bool),
-            strength_state=strength_state,
-        )
+        inner_state = StochasticState(position, integrator.init(rng_key, position))
+        return loop.start(position, inner_state, zeros, feedback=zeros, theta=theta)
 
-    return SamplingAlgorithm(init, lambda key, state, minibatch: _step(loop, key, state, minibatch))
+    return SamplingAlgorithm(init, functools.partial(_step, parts))
 
 
 def _step(
-    loop: Loop, rng_key: PRNGKey, state: RepelState, minibatch: Minibatch
+    parts: Parts, rng_key: PRNGKey, state: RepelState, minibatch: Minibatch
 ) -> tuple[RepelState, RepelInfo]:
-    """Look at the minibatch, close the loop, and move with what was seen."""
-    score, feature, spent = _seen(loop, state, minibatch)
-    closed = loop.memory.close(state, feature, True, state.is_inside)
-    eta = jnp.asarray(loop.step_size(state.step + 1))
-    moved = loop.integrator.step(rng_key, state.inner_state, score, eta)
+    """Look at the minibatch, update history and strength, and move with the score seen."""
+    score, feature, spent = _seen(parts, state, minibatch)
+    eta = jnp.asarray(parts.step_size(state.step + 1))
+    moved = parts.integrator.step(rng_key, state.inner_state, score, eta)
     is_finite = all_finite(moved)
     inner_state = optax.tree.where(is_finite, moved, state.inner_state)
-    position = inner_state.position
-    if loop.frame == "moving" and not loop.is_plain:
-        u = loop.memory.precondition(closed.theta)
-        weights = jax.tree.map(lambda leaf: closed.alpha.astype(leaf.dtype) * leaf, u)
-        position = loop.surrogate.field.flow(position, weights)
-    report = UnadjustedInfo(jnp.where(is_finite, 1.0, 0.0))
-    return (
-        closed.state(state, position, inner_state, state.feedback, state.is_inside),
-        closed.info(report, spent, is_finite & closed.is_valid),
+    found = Found(
+        position=inner_state.position,
+        inner_state=inner_state,
+        inner_info=UnadjustedInfo(jnp.where(is_finite, 1.0, 0.0)),
+        feature=feature,
+        spent=spent,
+        is_finite=is_finite,
+        is_inside=state.is_inside,
+        feedback=state.feedback,
     )
+    new, info = parts.loop.step(lambda *_: found, rng_key, state)
+    if parts.frame == "moving" and not parts.is_plain:
+        u = parts.loop.precondition(new.theta)
+        weights = jax.tree.map(lambda leaf: new.alpha.astype(leaf.dtype) * leaf, u)
+        new = new._replace(position=parts.surrogate.field.flow(new.position, weights))
+    return new, info
 
 
-def _seen(loop: Loop, state: RepelState, minibatch: Minibatch) -> tuple[Score, Feature, Spent]:
+def _seen(parts: Parts, state: RepelState, minibatch: Minibatch) -> tuple[Score, Feature, Spent]:
     """The score that drives the step, the feature that the history takes, and their cost."""
-    density = from_score(lambda x: loop.score_fn(x, minibatch))
-    score_at, feature_at = jax.grad(density), loop.surrogate.field.feature
+    density = from_score(lambda x: parts.score_fn(x, minibatch))
+    score_at, feature_at = jax.grad(density), parts.surrogate.field.feature
     at = state.inner_state.position
-    if loop.is_plain:
+    if parts.is_plain:
         score = score_at(at)
-        return score, feature_at(at, score), _cost(1)
-    u = loop.memory.precondition(state.theta)
-    if loop.surrogate.split is not None:  # a tilt: the score is part of what drives the step
-        (_, score), (_, bent) = loop.surrogate.split.fresh(density)(at, u, state.alpha)
-        return bent, feature_at(at, score), _cost(*loop.surrogate.split.fresh_cost)
-    if loop.frame == "moving":
+        return score, feature_at(at, score), (1, 0)
+    u = parts.loop.precondition(state.theta)
+    if isinstance(parts.surrogate, Tilt):  # the score is part of what drives the step
+        (_, score), (_, bent) = parts.surrogate.fresh(density, at, u, state.alpha)
+        return bent, feature_at(at, score), parts.surrogate.gradient_cost
+    if parts.frame == "moving":
         drive = score_at(at)
     else:
-        assert loop.surrogate.bend is not None
-        drive = jax.grad(loop.surrogate.bend(density))(at, u, state.alpha)
+        drive = jax.grad(parts.surrogate.bend(density))(at, u, state.alpha)
 
     def look(_: Feature) -> Feature:
         return feature_at(state.position, score_at(state.position))
 
-    if loop.memory.updates_at_each_step:
-        return drive, look(state.feature), _cost(2)
-    closes = loop.memory.closes(state)
-    return drive, when(closes, look, state.feature), _cost(1 + closes)
-
-
-def _cost(gradients: ArrayLike, hvps: int = 0) -> Spent:
-    return jnp.asarray(gradients), jnp.asarray(hvps)
+    if parts.loop.history.at_each_step:
+        return drive, look(state.feature), (2, 0)
+    due = parts.loop.history.is_due(state.step)
+    return drive, when(due, look, state.feature), (1 + due, 0)

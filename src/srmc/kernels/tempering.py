@@ -1,5 +1,6 @@
-"""Parallel tempering around any kernel: hot copies of a chain find the modes, and swaps tell it."""
+"""Parallel tempering around any kernel: chains at higher temperatures cross barriers, and swap."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,12 +11,12 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_key, check_number
+from srmc.kernels.builders import rescaled
 from srmc.kernels.discrete import SiteAlgorithm
-from srmc.kernels.discrete.tempered import TemperedAlgorithm, tempered
-from srmc.kernels.rescaled import rescaled
-from srmc.kernels.swaps import swapped
-from srmc.repel.kernel import Kernel, caches
-from srmc.repel.target import as_position, check_start, rejecting
+from srmc.kernels.discrete.sites import Local, View
+from srmc.repel.kernel import Kernel, caches, kernel_of
+from srmc.repel.repel import Repellable
+from srmc.repel.target import Target, as_position, check_start
 from srmc.types import (
     Array,
     ArrayLike,
@@ -32,7 +33,7 @@ from srmc.types import (
 )
 
 Temperatures = Sequence[float] | ArrayLike
-ENOUGH = 0.5  # the rate of refused swaps at which round trips cost least (Syed et al., 2022)
+ENOUGH = 0.5  # rate of refused swaps at which round trips cost least (Syed et al., 2022)
 
 
 class TemperingState(NamedTuple):
@@ -46,6 +47,8 @@ class TemperingState(NamedTuple):
         The number, at each level, of the replica that is there now; swaps exchange them.
     step
         The number of steps taken.
+    local
+        On a discrete space, what is known about the target at the position.
     """
 
     position: Position
@@ -54,6 +57,7 @@ class TemperingState(NamedTuple):
     levels: KernelState
     replica: Int[Array, " level"]
     step: Int[Array, ""]
+    local: Local | None = None
 
 
 class TemperingInfo(NamedTuple):
@@ -62,17 +66,22 @@ class TemperingInfo(NamedTuple):
     inner_info
         The reports of the kernel at all temperatures.
     swap_rate
-        The probability of a swap of each two neighbours, whether or not it was their turn.
+        The probability of a swap of each two neighbours, proposed at this step or not.
     is_finite
-        Whether the step of each level was finite.
+        Whether the step of each level was finite; on a discrete space, of all levels.
     num_gradients
         The gradients that all levels evaluated; None if the kernel does not report them.
     """
 
     inner_info: KernelInfo
     swap_rate: Float[Array, " pair"]
-    is_finite: Bool[Array, " level"]
+    is_finite: Bool[Array, "..."]
     num_gradients: Int[Array, ""] | None
+
+    @property
+    def evaluations(self) -> Int[Array, ""] | None:
+        """The same number, as kernels on discrete spaces call it."""
+        return self.num_gradients
 
     @property
     def acceptance_rate(self) -> Float[Array, ""]:
@@ -81,24 +90,77 @@ class TemperingInfo(NamedTuple):
         return rate
 
 
+class _Swapped(NamedTuple):
+    """All levels after a step and swaps, and the level from which each took its state."""
+
+    levels: KernelState
+    source: Int[Array, " level"]
+    rate: Float[Array, " pair"]
+    reports: Any
+
+
+def _moved_and_swapped(
+    rng_key: PRNGKey,
+    heat: Float[Array, " level"],
+    state: TemperingState,
+    move: Callable[..., tuple[Any, ...]],
+    value: Callable[[KernelState], Float[Array, " level"]],
+) -> _Swapped:
+    """A step of all levels by `move(temperature, key, state)`, then swaps of neighbours.
+
+    `value` is the log density of the target itself at the states of all levels. Even and odd pairs
+    alternate.
+    """
+    move_key, swap_key = jax.random.split(rng_key)
+    keys = jax.random.split(move_key, heat.size)
+    levels, *reports = jax.vmap(move)(heat, keys, state.levels)
+    values = value(levels)
+    rate = jnp.exp(jnp.minimum(0, jnp.diff(values) * -jnp.diff(1 / heat).astype(values.dtype)))
+    turn = jnp.arange(heat.size - 1) % 2 == state.step % 2
+    swaps = (jax.random.uniform(swap_key, rate.shape, rate.dtype) < rate) & turn
+    source = jnp.arange(heat.size) + jnp.pad(swaps, (0, 1)) - jnp.pad(swaps, (1, 0))
+    return _Swapped(jax.tree.map(lambda x: x[source], levels), source, rate, reports)
+
+
 class Tempered(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
-    """A `SamplingAlgorithm` whose target must stand still."""
+    """A `SamplingAlgorithm` whose target must not change."""
 
     def rescore(self, state: TemperingState) -> TemperingState:
         """Refuse; `repel` asks for it when the target has moved."""
         raise ValueError("frame must be 'moving' for tempering; it keeps the target as it is")
 
 
+class Tempering(Repellable):
+    """The type of `srmc.tempering`, which can be repelled on discrete spaces as well."""
+
+    def __init__(self, function: Callable[..., SamplingAlgorithm]):
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> SamplingAlgorithm:
+        return self._function(*args, **kwargs)
+
+    def repel(
+        self, logdensity_fn: LogDensity, *args: Any, history: Any, **options: Any
+    ) -> SamplingAlgorithm | None:
+        given = dict(zip(("temperatures", "kernel"), args, strict=False)) | options
+        if not isinstance(given.get("kernel"), SiteAlgorithm):
+            return None
+        on_sites, space, rest = _on_sites(**given)
+        return on_sites.repel(logdensity_fn, space, history=history, **rest)
+
+
+@Tempering
 def tempering(
     logdensity_fn: LogDensity,
     temperatures: Temperatures,
     kernel: Callable[..., SamplingAlgorithm] = blackjax.nuts,
     **kwargs: Any,
 ) -> SamplingAlgorithm:
-    """Parallel tempering: chains on pi^(1/T), whose neighbours swap places by turns.
+    """Parallel tempering: chains on pi^(1/T), whose neighbours swap states.
 
-    After each step of all levels, those at an even place swap with the next, or by turns those at
-    an odd place (Okabe et al., 2001; non-reversible, Syed et al., 2022), with probability
+    After each step of all levels, those at an even place swap with the next, or at every other step
+    those at an odd place (Okabe et al., 2001; non-reversible, Syed et al., 2022), with probability
     min(1, exp((1/T_i - 1/T_j) (log pi(x_j) - log pi(x_i)))). Swaps take no gradient. The level at
     temperature T runs in units of sqrt(T), so that the arguments which suit the target suit it too.
 
@@ -117,22 +179,21 @@ def tempering(
     Returns
     -------
     A `SamplingAlgorithm`, whose position is that of the cold chain; see `TemperingState` and
-    `TemperingInfo`, or on a discrete space `TemperedState` and `TemperedInfo`.
-    `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
+    `TemperingInfo`. `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
     """
     check_temperatures(temperatures)
     if isinstance(kernel, SiteAlgorithm) or "space" in kwargs:
-        on_sites, (space,), rest = _on_sites(temperatures, kernel, **kwargs)
+        on_sites, space, rest = _on_sites(temperatures, kernel, **kwargs)
         return on_sites(logdensity_fn, space, **rest)
     if not callable(kernel):
         raise ValueError(f"kernel must be a BlackJAX algorithm or the like, got {kernel!r}")
-    Kernel(kernel, (), kwargs)  # refuses bad arguments
-    target = rejecting(logdensity_fn)
+    kernel_of(kernel, (), kwargs)  # raises for bad arguments
+    target = Target(logdensity_fn)
     heat = jnp.asarray(temperatures, float)
 
     def at(temperature: Scalar) -> tuple[Kernel, LogDensity]:
         units = rescaled(kernel, jnp.sqrt(temperature))
-        return Kernel(units, (), kwargs), lambda x: _over(temperature, target(x))
+        return kernel_of(units, (), kwargs), lambda x: _over(temperature, target(x))
 
     def init(position: Position, rng_key: PRNGKey | None = None) -> TemperingState:
         position = as_position(position)
@@ -146,27 +207,26 @@ def tempering(
         levels = jax.vmap(one, in_axes=(0, None if keys is None else 0))(heat, keys)
         return _state(levels, jnp.arange(heat.size), jnp.zeros((), int))
 
+    def move(temperature: Scalar, key: PRNGKey, start: KernelState) -> tuple[Any, ...]:
+        inner, logdensity = at(temperature)
+        new, info, is_finite = inner.step(logdensity, key, start)
+        return new, info, is_finite, inner.step_calls(key, start, info)
+
     def step(rng_key: PRNGKey, state: TemperingState) -> tuple[TemperingState, TemperingInfo]:
-        move_key, swap_key = jax.random.split(rng_key)
-
-        def one(temperature: Scalar, key: PRNGKey, start: KernelState) -> tuple[Any, ...]:
-            inner, logdensity = at(temperature)
-            new, info, is_finite = inner.step(logdensity, key, start)
-            return new, info, is_finite, inner.step_calls(key, start, info)
-
-        keys = jax.random.split(move_key, heat.size)
-        levels, info, is_finite, calls = jax.vmap(one)(heat, keys, state.levels)
-        levels, replica, rate = _swap(swap_key, heat, levels, state)
+        value = lambda levels: levels.logdensity * heat.astype(levels.logdensity.dtype)
+        moved = _moved_and_swapped(rng_key, heat, state, move, value)
+        info, is_finite, calls = moved.reports
+        levels = _with_scaled_caches(moved.levels, heat[moved.source] / heat)
+        new = _state(levels, state.replica[moved.source], state.step + 1)
         spent = None if calls is None else jnp.sum(calls[1])
-        new = _state(levels, replica, state.step + 1)
-        return new, TemperingInfo(info, rate, is_finite, spent)
+        return new, TemperingInfo(info, moved.rate, is_finite, spent)
 
     return Tempered(init, step)
 
 
 def _on_sites(
     temperatures: Temperatures, kernel: Any, space: Any = None, **kwargs: Any
-) -> tuple[TemperedAlgorithm, tuple[Any], dict[str, Any]]:
+) -> tuple[SiteAlgorithm, Any, dict[str, Any]]:
     """A kernel of a discrete space, tempered, with its space and its arguments."""
     check_temperatures(temperatures)
     if not isinstance(kernel, SiteAlgorithm):
@@ -174,18 +234,54 @@ def _on_sites(
             f"kernel must be of srmc.kernels.plain on {space}, such as srmc.kernels.plain.gwg, "
             f"got {kernel!r}"
         )
-    return tempered(kernel, jnp.asarray(temperatures, float)), (space,), kwargs
+    return _tempered(kernel, jnp.asarray(temperatures, float)), space, kwargs
 
 
-def _chosen(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What `srmc.repel` repels: `tempering` itself, or a tempered kernel of a discrete space."""
-    given = dict(zip(("temperatures", "kernel"), args, strict=False)) | kwargs
-    if isinstance(given.get("kernel"), SiteAlgorithm):
-        return _on_sites(**given)
-    return tempering, args, kwargs
+def _tempered(algorithm: SiteAlgorithm, heat: Float[Array, " level"]) -> SiteAlgorithm:
+    """A kernel on a discrete space at all temperatures, with swaps after each step.
+
+    What is evaluated at a state depends neither on theta nor on the temperature: tempering bends
+    the target that the history has bent, so that swaps and moves of theta cost nothing.
+    """
+
+    def init(position: Array, view: View) -> TemperingState:
+        one = algorithm.init(position, view)
+        levels = jax.tree.map(lambda leaf: jnp.stack([leaf] * heat.size), one)
+        return _state(levels, jnp.arange(heat.size), jnp.zeros((), int))
+
+    def transition(
+        rng_key: PRNGKey, state: TemperingState, view: View, **arguments: Any
+    ) -> tuple[TemperingState, TemperingInfo]:
+        def move(temperature: Scalar, key: PRNGKey, start: KernelState) -> tuple[Any, ...]:
+            return algorithm.transition(key, start, _at(view, temperature), **arguments)
+
+        value = jax.vmap(lambda level: view.bend(level.position, level.local).logdensity)
+        moved = _moved_and_swapped(rng_key, heat, state, move, value)
+        (info,) = moved.reports
+        new = _state(moved.levels, state.replica[moved.source], state.step + 1)
+        finite, spent = jnp.all(info.is_finite), jnp.sum(info.evaluations)
+        return new, TemperingInfo(info, moved.rate, finite, spent)
+
+    return SiteAlgorithm(
+        f"tempered {algorithm.name}",
+        algorithm.guide,
+        transition,
+        algorithm.check,
+        init,
+        algorithm.sweeps,
+        takes_tilt=False,
+    )
 
 
-tempering.chosen = _chosen  # type: ignore[attr-defined]
+def _at(view: View, temperature: Scalar) -> View:
+    """The view of the target to the power of 1 / temperature."""
+
+    def bend(x: Array, local: Local, site: Int[Array, ""] | None = None) -> Local:
+        bent, t = view.bend(x, local, site), temperature.astype(x.dtype)
+        guide = None if bent.guide is None else bent.guide / t
+        return bent._replace(logdensity=bent.logdensity / t, guide=guide)
+
+    return view._replace(bend=bend)
 
 
 def find_temperatures(
@@ -221,7 +317,7 @@ def find_temperatures(
 
 
 def check_temperatures(temperatures: Temperatures) -> None:
-    """Refuse temperatures that do not rise from 1."""
+    """Raise for temperatures that do not rise from 1."""
     check_number("temperatures", temperatures, above=0.0, scalar=False)
     if isinstance(temperatures, jax.core.Tracer):
         return
@@ -258,23 +354,19 @@ def _over(temperature: Scalar, tree: Any) -> Any:
 
 def _state(levels: KernelState, replica: Array, step: Array) -> TemperingState:
     cold = jax.tree.map(lambda x: x[0], levels)
+    if (local := getattr(cold, "local", None)) is not None:
+        return TemperingState(cold.position, local.logdensity, None, levels, replica, step, local)
     gradient = cold.logdensity_grad if caches(cold, "logdensity_grad") else None
     return TemperingState(cold.position, cold.logdensity, gradient, levels, replica, step)
 
 
-def _swap(
-    rng_key: PRNGKey, heat: Float[Array, " level"], levels: KernelState, state: TemperingState
-) -> tuple[KernelState, Int[Array, " level"], Float[Array, " pair"]]:
-    """The levels after swaps of the pairs whose turn it is, and the swap rates of all pairs."""
-    value = levels.logdensity * heat.astype(levels.logdensity.dtype)
-    source, rate = swapped(rng_key, heat, value, state.step)
+def _with_scaled_caches(levels: KernelState, ratios: Float[Array, " level"]) -> KernelState:
+    """The levels after swaps: what is cached about pi^(1/T) is 1/T of what it is for pi."""
 
-    # What is cached about pi^(1/T) is 1/T of what would be cached about pi.
     def scaled(x: Array) -> Array:
-        ratio = (heat[source] / heat).astype(x.dtype)
-        return x * ratio.reshape(-1, *(1,) * (x.ndim - 1))
+        return x * ratios.astype(x.dtype).reshape(-1, *(1,) * (x.ndim - 1))
 
-    new = jax.tree.map(lambda x: x[source], levels)
-    cached = {name: getattr(new, name) for name in new._fields if name.startswith("logdensity")}
-    new = new._replace(**jax.tree.map(scaled, cached))
-    return new, state.replica[source], rate
+    cached = {
+        name: getattr(levels, name) for name in levels._fields if name.startswith("logdensity")
+    }
+    return levels._replace(**jax.tree.map(scaled, cached))

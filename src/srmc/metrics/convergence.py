@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from srmc.metrics._draws import as_draws, over_leaves
+from srmc.metrics.errors import as_draws, over_leaves
 from srmc.types import Float, PyTree
 
+Series = Float[np.ndarray, "chain draw k"]
+Columns = Float[np.ndarray, " k"]
 BATCH = 5.0  # autocorrelation times per batch; batch means then vary 10% too little
 
 
@@ -52,7 +54,7 @@ def bfmi(energy: ArrayLike) -> Float[np.ndarray, " chain"]:
     return np.array(found)
 
 
-def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+def rank_r_hat(draws: Series) -> Columns:
     """The larger of the rank-normalised split R-hats of the draws and of their distances from the
     median (Vehtari et al., 2021); NaN where a coordinate never moves or draws are too few."""
     if draws.shape[1] < 4:
@@ -61,19 +63,19 @@ def rank_r_hat(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " 
     return larger
 
 
-def mixing_p_value(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    """The probability of so large an R-hat if all chains have one distribution.
+def mixing_p_value(draws: Series) -> Columns:
+    """The probability of an R-hat this large if all chains have one distribution.
 
-    R-hat compares the means of half-chains. The analysis of variance of their batch means tells
-    how far these differ by chance: F = batches × Var(half-chain means) / Var(batch means within).
+    R-hat compares the means of half-chains. The analysis of variance of their batch means gives
+    the difference by chance: F = batches × Var(half-chain means) / Var(batch means within).
     """
     values = [_one_way(x) for x in _halves(draws)]
     smaller: np.ndarray = np.minimum(1.0, 2 * np.minimum(*values))
     return smaller
 
 
-def _one_way(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
-    """The p-values of the analysis of variance of batches long beside the autocorrelation."""
+def _one_way(x: Series) -> Columns:
+    """The p-values of an analysis of variance of batches longer than the autocorrelation time."""
     length = x.shape[1]
     pilot = max(1, round(np.sqrt(length)))
     within = _batches(x, pilot).var(axis=1, ddof=1).mean(axis=0)
@@ -87,7 +89,7 @@ def _one_way(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     return found
 
 
-def _p_value(means: Float[np.ndarray, "chain batch k"]) -> Float[np.ndarray, " k"]:
+def _p_value(means: Float[np.ndarray, "chain batch k"]) -> Columns:
     """That of the F test of equal means of chains."""
     groups, count, size = means.shape
     between = count * means.mean(axis=1).var(axis=0, ddof=1)
@@ -97,9 +99,7 @@ def _p_value(means: Float[np.ndarray, "chain batch k"]) -> Float[np.ndarray, " k
     return found
 
 
-def _batches(
-    x: Float[np.ndarray, "chain draw k"], length: int
-) -> Float[np.ndarray, "chain batch k"]:
+def _batches(x: Series, length: int) -> Float[np.ndarray, "chain batch k"]:
     """The means of batches, the last ones of each chain."""
     chains, draws, size = x.shape
     count = draws // length
@@ -107,9 +107,7 @@ def _batches(
     return means
 
 
-def _halves(
-    draws: Float[np.ndarray, "chain draw k"],
-) -> Iterator[Float[np.ndarray, "half draw k"]]:
+def _halves(draws: Series) -> Iterator[Float[np.ndarray, "half draw k"]]:
     """The normal scores of half-chains, and of their distances from the median."""
     half = draws.shape[1] // 2
     split = np.concatenate([draws[:, :half], draws[:, -half:]])
@@ -117,7 +115,7 @@ def _halves(
     yield normal_scores(np.abs(split - np.median(split, axis=(0, 1))))
 
 
-def normal_scores(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain draw k"]:
+def normal_scores(x: Series) -> Series:
     """The normal quantiles of the ranks of draws, over all chains."""
     flat = np.ascontiguousarray(x.reshape(-1, x.shape[2]).T)  # fast to sort
     untied = _blom(np.arange(1.0, flat.shape[1] + 1), flat.shape[1])
@@ -150,7 +148,7 @@ def _ranks(x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     return ranks
 
 
-def _r_hat(x: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+def _r_hat(x: Series) -> Columns:
     length = x.shape[1]
     between = x.mean(axis=1).var(axis=0, ddof=1)
     within = x.var(axis=1, ddof=1).mean(axis=0)

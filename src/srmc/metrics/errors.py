@@ -1,21 +1,40 @@
 """Standard errors of averages over draws, valid for repelled chains.
 
 They are scaled so that mean ± 1.96 × error is a 95% interval, also where few batches or chains
-make it a Student t interval.
-"""
+make it a Student t interval."""
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from srmc._checks import as_numbers, check_count, check_flag
-from srmc.metrics._draws import as_draws, over_leaves
 from srmc.types import Bool, Float, Int, PyTree
 
+Series = Float[np.ndarray, "chain draw k"]
+Columns = Float[np.ndarray, " k"]
+Values = Float[np.ndarray, "..."]
 
-def batch_means_error(
-    draws: PyTree[ArrayLike], num_batches: int | None = None
-) -> PyTree[Float[np.ndarray, "..."]]:
+
+def as_draws(values: Any, name: str = "draws") -> Float[np.ndarray, "chain draw ..."]:
+    """Numbers (chain, draw, ...) in double precision, or an error that names them."""
+    x = as_numbers(name, values)
+    if x.ndim < 2 or not x.shape[0] or not x.shape[1]:
+        raise ValueError(f"{name} must be (chain, draw, ...), not empty, got shape {x.shape}")
+    return x
+
+
+def over_leaves(measure: Callable[[Any], Any], draws: PyTree[Any]) -> PyTree[Any]:
+    """The measure of each array of a tree."""
+    if not jax.tree.leaves(draws):
+        raise ValueError(f"draws must be an array, or a tree of arrays, got {draws!r}")
+    return jax.tree.map(measure, draws)
+
+
+def batch_means_error(draws: PyTree[ArrayLike], num_batches: int | None = None) -> PyTree[Values]:
     """The standard error of the mean over all draws, by batch means.
 
     `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains are
@@ -33,7 +52,7 @@ def batch_means_error(
     return over_leaves(lambda x: _batch_means_error(as_draws(x), num_batches), draws)
 
 
-def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
+def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Values]:
     """The standard error of the mean over all draws, from the spread of the chain means.
 
     `draws` has axes (chain, draw, ...); mean ± 1.96 × error is a 95% interval. The chains must be
@@ -42,14 +61,14 @@ def between_chains_error(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "
     return over_leaves(lambda x: _between_chains_error(as_draws(x)), draws)
 
 
-def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:
+def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Values]:
     """The integrated autocorrelation time of each coordinate, from batch means.
 
     `draws` has axes (chain, draw, ...). Independent draws have time 1; smaller estimates, as from
     antithetic chains, are raised to 1.
     """
 
-    def one(leaf: ArrayLike) -> Float[np.ndarray, "..."]:
+    def one(leaf: ArrayLike) -> Values:
         x = as_draws(leaf)
         if x.shape[1] < 2:
             raise ValueError(f"draws must be at least 2 per chain, got shape {x.shape}")
@@ -59,12 +78,12 @@ def autocorrelation_time(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "
 
 
 def repelled_error(
-    values: Float[np.ndarray, "chain draw k"],
+    values: Series,
     scores: Float[np.ndarray, "chain draw d"],
     gain: Float[np.ndarray, "chain draw"],
     alpha: Float[np.ndarray, "chain draw"],
     shared: bool,
-) -> Float[np.ndarray, " k"]:
+) -> Columns:
     """The standard error of the mean of `values` over a repelled run.
 
     `scores` are the whitened features that the history averages; they, `gain` and `alpha` are kept
@@ -101,11 +120,11 @@ def repelled_error(
 
 
 def _one_history_error(
-    values: Float[np.ndarray, "chain draw k"],
+    values: Series,
     scores: Float[np.ndarray, "chain draw d"],
     gain: Float[np.ndarray, "chain draw"],
     alpha: Float[np.ndarray, "chain draw"],
-) -> Float[np.ndarray, " k"]:
+) -> Columns:
     """The error of `repelled_error` for chains that share one history."""
     u, f = scores.reshape(-1, scores.shape[2]), values.reshape(-1, values.shape[2])
     u, f = u[:, np.any(u != 0, axis=0)], f - f.mean(axis=0)
@@ -124,9 +143,7 @@ def _one_history_error(
     return at_least_between(values, _t_over_normal(count - 1) * np.sqrt(variance / len(rest)))
 
 
-def _batch_means_error(
-    draws: ArrayLike, num_batches: int | None = None
-) -> Float[np.ndarray, "..."]:
+def _batch_means_error(draws: ArrayLike, num_batches: int | None = None) -> Values:
     x = np.asarray(draws, float)
     if x.shape[1] < (num_batches or 1):
         raise ValueError(
@@ -139,16 +156,14 @@ def _batch_means_error(
     return at_least_between(values, error).reshape(x.shape[2:])
 
 
-def series_error(
-    series: Float[np.ndarray, "draw k"], num_batches: int | None = None
-) -> Float[np.ndarray, " k"]:
+def series_error(series: Float[np.ndarray, "draw k"], num_batches: int | None = None) -> Columns:
     """The standard error of the mean of each column, by batch means."""
     variance, count = _long_run_variance(series, num_batches)
     error: np.ndarray = _t_over_normal(count - 1) * np.sqrt(variance / len(series))
     return error
 
 
-def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
+def _between_chains_error(draws: ArrayLike) -> Values:
     means = np.asarray(draws, float).mean(axis=1)
     if len(means) < 2:
         raise ValueError(f"draws must be of at least 2 chains, got {len(means)}")
@@ -157,7 +172,7 @@ def _between_chains_error(draws: ArrayLike) -> Float[np.ndarray, "..."]:
     return error
 
 
-def _autocorrelation_time(draws: ArrayLike) -> Float[np.ndarray, "..."]:
+def _autocorrelation_time(draws: ArrayLike) -> Values:
     x = np.asarray(draws, float)
     flat = np.moveaxis(x, 1, 0).reshape(x.shape[1], x.shape[0], -1).mean(axis=1)
     variance = x.reshape(-1, flat.shape[1]).var(axis=0, ddof=1)
@@ -166,11 +181,7 @@ def _autocorrelation_time(draws: ArrayLike) -> Float[np.ndarray, "..."]:
     return times.reshape(x.shape[2:])
 
 
-def at_least_between(
-    values: Float[np.ndarray, "chain draw k"],
-    error: Float[np.ndarray, " k"],
-    within: Float[np.ndarray, " k"] | None = None,
-) -> Float[np.ndarray, " k"]:
+def at_least_between(values: Series, error: Columns, within: Columns | None = None) -> Columns:
     """The error, or the error between chains if they are stuck in different places."""
     if len(values) < 2:
         return error
@@ -178,9 +189,7 @@ def at_least_between(
     return np.where(are_stuck(values, within), np.maximum(error, between), error)
 
 
-def are_stuck(
-    values: Float[np.ndarray, "chain draw k"], within: Float[np.ndarray, " k"] | None = None
-) -> Bool[np.ndarray, " k"]:
+def are_stuck(values: Series, within: Columns | None = None) -> Bool[np.ndarray, " k"]:
     """Whether the chains differ by far more than their own variation explains.
 
     `within` is the squared error of a chain's mean, by default from ten batches of each chain:
@@ -198,16 +207,14 @@ def are_stuck(
     return stuck
 
 
-def effective_size(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+def effective_size(draws: Series) -> Columns:
     """The number of independent draws with the same error of the mean; at most that of draws."""
     return size_from(
         draws.var(axis=(0, 1)), _batch_means_error(draws), draws.shape[0] * draws.shape[1]
     )
 
 
-def size_from(
-    variance: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], count: int
-) -> Float[np.ndarray, " k"]:
+def size_from(variance: Columns, error: Columns, count: int) -> Columns:
     """The number of independent draws whose mean has this error; at most `count`."""
     known = error > 0
     size: np.ndarray = np.where(known, variance / np.where(known, error, 1.0) ** 2, count)
@@ -215,15 +222,13 @@ def size_from(
     return size
 
 
-def are_events(values: Float[np.ndarray, "chain draw k"]) -> Bool[np.ndarray, " k"]:
+def are_events(values: Series) -> Bool[np.ndarray, " k"]:
     """Whether values are all 0 or 1, so that their mean is a probability."""
     events: np.ndarray = np.all((values == 0) | (values == 1), axis=(0, 1))
     return events
 
 
-def with_unseen(
-    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"], size: float
-) -> Float[np.ndarray, " k"]:
+def with_unseen(values: Series, error: Columns, size: float) -> Columns:
     """Errors of means, where those of probabilities allow for events that were not seen.
 
     With two events more among `size` independent draws, as in the interval of Agresti and Coull,
@@ -233,9 +238,7 @@ def with_unseen(
     return np.where(are_events(values), wider, error)
 
 
-def long_run_covariance(
-    series: Float[np.ndarray, "chain draw k"], num_batches: int | None = None
-) -> Float[np.ndarray, "k k"]:
+def long_run_covariance(series: Series, num_batches: int | None = None) -> Float[np.ndarray, "k k"]:
     """The limit of n Cov(mean of n draws) by batch means, for independent chains."""
     chains, draws, size = series.shape
     if num_batches is None:
@@ -250,7 +253,7 @@ def long_run_covariance(
     return length * np.cov(means, rowvar=False).reshape(size, size)
 
 
-def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Float[np.ndarray, "..."]:
+def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Values:
     """The factor that makes ± 1.96 standard errors a 95% Student t interval."""
     ratio: np.ndarray = special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
     return ratio
@@ -258,7 +261,7 @@ def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Float[np.ndarray, ".
 
 def _long_run_variance(
     series: Float[np.ndarray, "draw k"], num_batches: int | None
-) -> tuple[Float[np.ndarray, " k"], int | Int[np.ndarray, " k"]]:
+) -> tuple[Columns, int | Int[np.ndarray, " k"]]:
     """n Var(mean) of each column, and the number of batches that it was estimated from.
 
     Batch means BM(b) have a downward relative bias of order 1/b, which 2 BM(b) - BM(b/3) corrects
@@ -286,7 +289,7 @@ def _lengths(series: Float[np.ndarray, "draw k"]) -> Int[np.ndarray, " k"]:
     return lengths.astype(int)
 
 
-def _batch_means(series: Float[np.ndarray, "draw k"], length: int) -> Float[np.ndarray, " k"]:
+def _batch_means(series: Float[np.ndarray, "draw k"], length: int) -> Columns:
     """n Var(mean) of each column, from batches of this length."""
     count = len(series) // length
     means = series[-count * length :].reshape(count, length, -1).mean(axis=1)
@@ -309,3 +312,16 @@ def _unwind(
         weights[k] = 1 + gain[k] * pull
         pull = -alpha[k] + (1 - gain[k] * (1 + alpha[k])) * pull
     return base, weights
+
+
+def rounding(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """The distance of floats at the draws' location, in single precision if that holds them all.
+
+    Far from 0 it is what limits quantiles: at 1e6 single precision has steps of .06.
+    """
+    largest = np.max(np.abs(draws), axis=(0, 1))
+    with np.errstate(over="ignore"):
+        single = np.all(draws.astype(np.float32) == draws, axis=(0, 1))
+        coarse = np.spacing(largest.astype(np.float32)).astype(float)
+    step: np.ndarray = np.where(single, coarse, np.spacing(largest))
+    return step

@@ -7,22 +7,28 @@ import numpy as np
 from srmc.metrics.errors import batch_means_error, size_from
 from srmc.types import Bool, Float
 
-UNSEEN = 3  # independent draws miss a tail of this expected number with a probability of 5%
+Series = Float[np.ndarray, "chain draw k"]
+Columns = Float[np.ndarray, " k"]
+Rows = Float[np.ndarray, "row n"]
+PerRow = Float[np.ndarray, " row"]
+UNSEEN = (
+    3  # expected number of draws in a tail that independent draws miss with a probability of 5%
+)
 RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
-HEAVIEST = 0.95  # shape that is assumed at most; at 1 there is no mean
-FEWEST = 25  # values of which a tail is fitted
-FAR = 0.2  # standard deviations times sqrt(n): nearer values hide a few percent of the error
+HEAVIEST = 0.95  # largest shape that is assumed; at 1 there is no mean
+FEWEST = 25  # smallest number of values that a tail is fitted to
+FAR = 0.2  # in standard deviations times sqrt(n): the farthest value above which a tail is fitted
 
 
 class Tail(NamedTuple):
     """Upper tails: a generalised Pareto distribution of the excess over `start`."""
 
-    shape: Float[np.ndarray, " row"]
-    scale: Float[np.ndarray, " row"]
-    start: Float[np.ndarray, " row"]
+    shape: PerRow
+    scale: PerRow
+    start: PerRow
 
 
-def tail_shape(ordered: Float[np.ndarray, "row n"]) -> Float[np.ndarray, " row"]:
+def tail_shape(ordered: Rows) -> PerRow:
     """The larger shape k of both tails of values in ascending order, as in Pareto smoothing.
 
     Moments of order 1 / k and above do not exist. A tail is the farthest 3 sqrt(n) values, or a
@@ -34,9 +40,7 @@ def tail_shape(ordered: Float[np.ndarray, "row n"]) -> Float[np.ndarray, " row"]
     return larger
 
 
-def plain_error(
-    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
-) -> Float[np.ndarray, " k"]:
+def plain_error(values: Series, error: Columns | None = None) -> Columns:
     """Errors of means, by default from batch means, that allow for the tail beyond all draws.
 
     Where the shape k of a tail is above 0.7, no practical number of draws helps (Vehtari et al.,
@@ -47,8 +51,8 @@ def plain_error(
 
 
 def error_and_variance(
-    values: Float[np.ndarray, "chain draw k"], error: Float[np.ndarray, " k"] | None = None
-) -> tuple[Float[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
+    values: Series, error: Columns | None = None
+) -> tuple[Columns, Bool[np.ndarray, " k"]]:
     """The errors of `plain_error`, and whether the values have a variance for certain.
 
     They have none where the shape of a tail is above 1/2; it may be one standard error larger.
@@ -62,32 +66,31 @@ def error_and_variance(
     return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
 
 
-def hidden_tail(
-    rows: Float[np.ndarray, "row n"], size: Float[np.ndarray, " row"]
-) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+def hidden_tail(rows: Rows, size: PerRow) -> tuple[PerRow, PerRow]:
     """The error of the mean of a row by the tail beyond all draws, and the shape of the tail.
 
     `size` is the number of independent draws. With a probability of 5% all of them miss the tail
     of mass 3 / size, and the mean lacks (3 / size) E[f | f in the tail], by a Pareto fit with a
     shape one standard error above its estimate. It is 0, with a shape of NaN, where no value
-    is far out.
+    is far out; of a tail that is, only its own side counts.
     """
     count = rows.shape[1]
     error, shape = np.zeros(len(rows)), np.full(len(rows), np.nan)
     mean, sd = rows.mean(axis=1), rows.std(axis=1)
-    farthest = np.maximum(rows.max(axis=1) - mean, mean - rows.min(axis=1))
-    seen = np.flatnonzero(farthest > FAR * np.sqrt(size) * sd)
+    reach = rows.max(axis=1) - mean, mean - rows.min(axis=1)
+    upper, lower = (far > FAR * np.sqrt(size) * sd for far in reach)
+    seen = np.flatnonzero(upper | lower)
     if not len(seen) or count < FEWEST:
         return error, shape
     scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
-    tails = _tails(_ordered_tails(scaled))
-    lacking = np.fmax(*(_lacking(tail, size[seen], count) for tail in tails))
-    error[seen] = sd[seen] * np.fmax(lacking, 0.0) / 1.96
-    shape[seen] = np.fmax(*(tail.shape for tail in tails))
+    for tail, is_far in zip(_tails(_ordered_tails(scaled)), (upper, lower), strict=True):
+        lacking = np.where(is_far[seen], _lacking(tail, size[seen], count), np.nan)
+        error[seen] = np.fmax(error[seen], sd[seen] * lacking / 1.96)
+        shape[seen] = np.fmax(shape[seen], np.where(is_far[seen], tail.shape, np.nan))
     return error, shape
 
 
-def _tail_size(count: Float[np.ndarray, " row"] | int) -> Float[np.ndarray, " row"]:
+def _tail_size(count: PerRow | int) -> PerRow:
     found: np.ndarray = np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
     return found
 
@@ -97,7 +100,7 @@ def _size(count: int) -> int:
     return int(_tail_size(count))
 
 
-def _ordered_tails(rows: Float[np.ndarray, "row n"]) -> Float[np.ndarray, "row n"]:
+def _ordered_tails(rows: Rows) -> Rows:
     """Values of which both tails, with where they start, are in order."""
     size = _size(rows.shape[1]) + 1
     parted = np.partition(rows, (size, rows.shape[1] - size), axis=1)
@@ -106,12 +109,12 @@ def _ordered_tails(rows: Float[np.ndarray, "row n"]) -> Float[np.ndarray, "row n
     return parted
 
 
-def _tails(ordered: Float[np.ndarray, "row n"]) -> tuple[Tail, Tail]:
+def _tails(ordered: Rows) -> tuple[Tail, Tail]:
     """The upper and, upside down, the lower tail of values in ascending order."""
     return _upper(ordered), _upper(-ordered[:, ::-1])
 
 
-def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
+def _upper(ordered: Rows) -> Tail:
     """The fit of Zhang and Stephens (2009).
 
     The rate is a mean over a grid of rates, weighted by their profile likelihood.
@@ -131,7 +134,7 @@ def _upper(ordered: Float[np.ndarray, "row n"]) -> Tail:
         return Tail(shape, -shape / rate, start)
 
 
-def _lacking(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+def _lacking(tail: Tail, size: PerRow, count: int) -> PerRow:
     """What the tail of mass 3 / size adds to a mean."""
     with np.errstate(all="ignore"):  # where there is no fit
         shape = _heavier(np.minimum(tail.shape, RELIABLE), count)
@@ -141,7 +144,7 @@ def _lacking(tail: Tail, size: Float[np.ndarray, " row"], count: int) -> Float[n
         return np.asarray(UNSEEN / size * mean)
 
 
-def _heavier(shape: Float[np.ndarray, " row"], count: int) -> Float[np.ndarray, " row"]:
+def _heavier(shape: PerRow, count: int) -> PerRow:
     """A shape plus its standard error, below 1."""
     heavier: np.ndarray = np.minimum(shape + (1 + shape) / np.sqrt(_size(count)), HEAVIEST)
     return heavier

@@ -32,7 +32,7 @@ def from_bambi(model: Any, start: str | Any) -> Problem:
     """A Bambi model, built if necessary.
 
     Its PyMC model has the intercepts of centred predictors, and Bambi's traces those of the
-    predictors as they are.
+    original predictors.
     """
     if not model.built:
         model.build()

@@ -23,7 +23,7 @@ def from_value_and_grad(
         the log density, one number, and its gradient, in the structure of the position. With
         PyTorch, `x = torch.tensor(position, requires_grad=True)` comes first, and `x.grad` last.
     vectorized
-        Whether the function takes many positions at once, with one more axis in front, and returns
+        Whether the function takes a batch of positions, along a leading axis, and returns
         as many values. Otherwise it is called once for each chain.
 
     Notes

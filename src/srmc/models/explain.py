@@ -8,17 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from srmc.models.draws import all_values, over_draws, recovered
 from srmc.models.model import Model, as_problem
 from srmc.models.numpyro import has_sites
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Inverse, Problem, name_leaves
-from srmc.models.recover import all_values, recovered
 from srmc.models.stan import from_stan, is_stan
 from srmc.rebalance.traces import Dataset, values_of
 from srmc.targets import Target
 from srmc.types import Array, Float, Position
 
-CHECKED = 200  # draws at which the model must return what the trace has
+CHECKED = 200  # number of draws at which the model must reproduce the trace
 
 Unravel = Callable[[Array], Position]
 Constrain = Callable[[Position], dict[str, Array]]
@@ -61,7 +60,7 @@ def _is_density(model: Any, data: Any) -> bool:
 def _density(
     plain: Dataset, model: Any, unconstrain: Unconstrain | None, constrain: Constrain | None
 ) -> Problem:
-    """A log density, with its transforms or of the trace's variables as they are."""
+    """A log density, with its transforms, or of the trace's variables."""
     names = tuple(values_of(plain))
     density = model.logdensity_fn if isinstance(model, Target) else model
     if unconstrain is None or constrain is None:
@@ -72,7 +71,7 @@ def _density(
             unconstrain = lambda values: jax.tree.unflatten(structure, [values[k] for k in names])
         else:
             unconstrain = lambda values: values["x"] if names == ("x",) else values
-    starts: Any = None  # draws are there already
+    starts: Any = None  # no chain is started
     return Problem("model", density, starts, constrain, Inverse(names, unconstrain))
 
 
@@ -128,7 +127,7 @@ def positions_of(
 
 
 def check_values(problem: Problem, plain: Dataset, flat: np.ndarray, unravel: Unravel) -> None:
-    """Refuse a model that computes other values from the draws than the trace has."""
+    """Raise for a model that computes other values from the draws than the trace has."""
     assert problem.inverse is not None
     some = np.linspace(0, flat.shape[1] - 1, min(CHECKED, flat.shape[1])).astype(int)
     found = over_draws(lambda z: all_values(problem, unravel(z)), flat[:1, some])
@@ -153,7 +152,7 @@ def check_values(problem: Problem, plain: Dataset, flat: np.ndarray, unravel: Un
 def check_log_density(
     problem: Problem, groups: dict[str, Dataset], flat: np.ndarray, unravel: Unravel
 ) -> None:
-    """Refuse a model whose log density differs from that which the sampler stored.
+    """Raise for a model whose log density differs from that which the sampler stored.
 
     It may differ by a constant, and by its sign: PyMC's JAX samplers store the potential.
     """

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,6 +12,7 @@ from srmc._checks import check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import progress_bar
 from srmc.metrics.errors import batch_means_error
+from srmc.models.draws import all_values, over_draws, resampled, stored_scores
 from srmc.models.explain import (
     Constrain,
     Unconstrain,
@@ -21,15 +21,20 @@ from srmc.models.explain import (
     explain,
     positions_of,
 )
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
-from srmc.models.recover import all_values
-from srmc.models.stored import resampled, stored_scores
 from srmc.rebalance.batched import Batched
 from srmc.rebalance.check import check_assumption
-from srmc.rebalance.errors import active_features
+from srmc.rebalance.errors import active_features, error_beside
+from srmc.rebalance.fit import Fit
 from srmc.rebalance.gains import Gain, gains
-from srmc.rebalance.rebalance import Rebalanced, Run, complaints, rebalance_parts, refuse
+from srmc.rebalance.rebalance import (
+    Rebalanced,
+    Run,
+    complaints,
+    gradient_of,
+    rebalance_parts,
+    refuse,
+)
 from srmc.rebalance.reweight import reweight
 from srmc.rebalance.traces import (
     Dataset,
@@ -45,6 +50,8 @@ from srmc.repel.target import check_density
 from srmc.types import Float, LogDensity
 
 PLAIN = "posterior_plain"
+ARRAYS = ("variables", "estimates")  # of an improvement, which each variable has in its attributes
+ESTIMATED = 1024  # elements of a variable at most, whose means are regressed
 OF_DRAWS = ("log_likelihood", "log_prior", "posterior_predictive", "unconstrained_posterior")
 Groups = dict[str, Dataset]
 Draws = Float[np.ndarray, "chain draw d"]
@@ -71,6 +78,11 @@ class Improvement(NamedTuple):
         mean, sd and quantiles, after over before. Empty for weights.
     plain
         The variables that kept their plain draws, since these would get worse on average.
+    coordinates
+        The learned coordinates in which draws were moved, in words; empty if there are none.
+    estimates
+        The means of each variable that the parameters determine, such as a prediction, one per
+        element, and their standard errors, by a regression of the variable itself.
     """
 
     method: str
@@ -83,6 +95,8 @@ class Improvement(NamedTuple):
     effective: float = 1.0
     variables: Mapping[str, Gain] = {}
     plain: tuple[str, ...] = ()
+    coordinates: str = ""
+    estimates: Mapping[str, tuple[np.ndarray, np.ndarray]] = {}
 
 
 def improve(
@@ -151,7 +165,7 @@ def improve(
         problem = explain(groups["posterior"], model, data, unconstrain, constrain)
         new, done = _moved(groups, problem, progress)
     done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
-    about = {f"srmc_{name}": x for name, x in done._asdict().items() if name != "variables"}
+    about = {f"srmc_{name}": x for name, x in done._asdict().items() if name not in ARRAYS}
     about["srmc_plain"] = ", ".join(done.plain)
     about["srmc_diagnostics"] = f"effective sample sizes and R-hat hold for the group {PLAIN}"
     new["posterior"] = _with_gains(new["posterior"].assign_attrs(about), done)
@@ -179,7 +193,8 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
             f"in the group {PLAIN}",
             stacklevel=3,
         )
-    done = _done(found, {k: x for k, x in known.items() if k in named}, named)
+    parameters = problem.inverse.names if problem.inverse else tuple(known)
+    done = _done(found, {k: x for k, x in known.items() if k in named}, named, parameters)
     kept = {k: x for k, x in named.items() if k in known and k not in done.plain}
     new = {"posterior": replaced(plain.drop_vars(left), kept)}
     return new | _log_likelihood(groups, problem, named), done
@@ -188,7 +203,7 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
 def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
     """The moves of the draws; an error if they are not draws of the density."""
     x, one = np.asarray(flat, float), jnp.asarray(flat[0, 0])
-    score = Batched("the gradient", pinned(jax.grad(density), one), x, x.shape[2:])
+    score = Batched("the gradient", pinned(gradient_of(density), one), x, x.shape[2:])
     value = Batched("the log density", pinned(density, one), x, ())
     with progress_bar(progress and sys.stderr.isatty()) as show:
         (found,) = rebalance_parts(Run(x, None, score, value), True, show=show)
@@ -206,15 +221,25 @@ def _rebalanced(density: LogDensity, flat: Draws, progress: bool) -> Rebalanced:
 
 
 def _done(
-    found: Rebalanced, before: dict[str, np.ndarray], after: dict[str, np.ndarray]
+    found: Rebalanced,
+    before: dict[str, np.ndarray],
+    after: dict[str, np.ndarray],
+    parameters: tuple[str, ...],
 ) -> Improvement:
-    """What was done, with the gain of each variable."""
-    report = found.report
+    """What was done, with the gain of each variable, and the estimates of those not matched."""
+    report, estimates = found.report, {}
     if not report.moved:
         own = {name: Gain(1.0, 1.0, 1.0) for name in before}
     else:
         features = active_features(found.chains, found.scores)
         own = gains(before, {name: after[name] for name in before}, features)
+        fit = Fit(found.chains, found.scores)
+        for name, values in before.items():
+            if name not in parameters and values[0, 0].size <= ESTIMATED:
+                now = values if own[name].is_loss else after[name]
+                x, y = (np.asarray(v, float).reshape(*v.shape[:2], -1) for v in (values, now))
+                moved = y.mean(axis=(0, 1)), error_beside(x, features, y)
+                estimates[name] = fit.estimate(x, moved)
     return Improvement(
         "rebalance" if report.moved else "none",
         report.reason,
@@ -222,6 +247,8 @@ def _done(
         **report.expected._asdict(),
         variables=own,
         plain=tuple(name for name, gain in own.items() if gain.is_loss),
+        coordinates="" if report.coordinates is None else str(report.coordinates),
+        estimates=estimates,
     )
 
 
@@ -231,14 +258,20 @@ def _with_gains(posterior: Dataset, done: Improvement) -> Dataset:
         name: posterior[name].assign_attrs(
             {f"srmc_{what}": value for what, value in gain._asdict().items()}
             | ({"srmc_draws": f"plain, those of the group {PLAIN}"} if name in done.plain else {})
+            | _estimate(done, name)
         )
         for name, gain in done.variables.items()
     }
     return posterior.assign(gained)
 
 
+def _estimate(done: Improvement, name: str) -> dict[str, np.ndarray]:
+    names = ("srmc_mean", "srmc_mean_error")
+    return dict(zip(names, done.estimates.get(name, ()), strict=False))
+
+
 def _log_likelihood(groups: Groups, problem: Problem, named: dict[str, np.ndarray]) -> Groups:
-    """The log likelihood at the moved draws, if the trace has one and the model knows it."""
+    """The log likelihood at the moved draws, if the trace and the model have one."""
     plain = groups.get("log_likelihood")
     if plain is None or problem.inverse is None or problem.inverse.log_likelihood is None:
         return {}

@@ -1,4 +1,4 @@
-"""What the axes of a model's variables are called, and the data that belong to the model."""
+"""Names of the axes of a model's variables, and the model's data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ class Labels(NamedTuple):
     constant: Mapping[str, np.ndarray] = {}
 
     def along(self, name: str, shape: tuple[int, ...]) -> list[Sequence[Any]]:
-        """What the positions along each axis of a variable are called; numbers, if unknown."""
+        """Names of the positions along each axis of a variable; numbers, if unknown."""
         axes = self.dims.get(name, ())
         if len(axes) != len(shape):
             return [range(size) for size in shape]

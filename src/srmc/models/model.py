@@ -32,7 +32,7 @@ class Model:
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
     space
-        The discrete space of a log density, such as `srmc.Binary()`; a target knows its own.
+        The discrete space of a log density, such as `srmc.Binary()`; a target has its own.
     differences
         The one-site changes of a discrete log density, if there is a cheap way to compute them;
         see `srmc.flip_mh`.
@@ -180,7 +180,7 @@ def _pinned(density: Any, initial_position: Any) -> Any:
             one = jax.eval_shape(one, jax.random.key(0))
         else:
             one = jax.tree.map(lambda x: jnp.asarray(x, float), one)
-    except Exception:  # a start that is no good, as `find_starts` will say
+    except Exception:  # an invalid start, for which `find_starts` raises
         return density
     return pinned(density, one)
 
@@ -224,7 +224,7 @@ def _unconstrained(problem: Problem, values: Any) -> Any:
     )
     try:
         found = inverse.unconstrain(given)
-    except ValueError as error:  # NumPyro checks the parameters of the others' distributions
+    except ValueError as error:  # NumPyro checks the parameters of distributions
         raise ValueError(f"{outside}: {error}") from None
     if is_concrete(found) and not all_finite(found):
         raise ValueError(outside)

@@ -1,4 +1,4 @@
-"""A log density, where its chains start, and what its draws are called."""
+"""A log density, where its chains start, and the names of its draws."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -34,10 +34,10 @@ class Inverse(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What `srmc.sample` samples from, whatever it was given.
+    """What `srmc.sample` samples from, for a model of any kind.
 
     name
-        What to call it.
+        The name of the model.
     logdensity_fn
         The log density of an unconstrained position.
     starts
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
     inverse
         From named arrays to a position, where that is known.
     labels
-        What the axes of the named arrays are called, and the data of the model.
+        The names of the axes of the named arrays, and the data of the model.
     """
 
     name: str

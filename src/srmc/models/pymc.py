@@ -72,7 +72,7 @@ class Graph(NamedTuple):
     shared: list[Any]
 
     def with_data(self) -> tuple[Callable[..., Any], list[Any]]:
-        """The function, and the data as they are now."""
+        """The function, and the current data."""
         return self.function, [jnp.asarray(v.get_value()) for v in self.shared]
 
 

@@ -1,43 +1,51 @@
-"""NumPyro: kernels for `numpyro.infer.MCMC`."""
+"""NumPyro: repellence around a kernel for `numpyro.infer.MCMC`."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
-from numpyro.infer import init_to_uniform
+from numpyro.infer import NUTS
 from numpyro.infer.mcmc import MCMCKernel
-from numpyro.infer.util import initialize_model
 from numpyro.util import is_prng_key
 
-from srmc._checks import check_count
-from srmc.plugins.repelled import Repelled, RepelledState
-from srmc.repel.state import RepelInfo, RepelState
-from srmc.sample.tune import Continuous
-from srmc.sample.tune.tuner import Alpha, Loop, Parameters, check_alpha, tune
+from srmc.repel.history import gain
+from srmc.repel.repel import repel
+from srmc.repel.state import RepelState
+from srmc.repel.strength import Strength, watched
+from srmc.repel.surrogate import shift
 from srmc.types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 
-__all__ = ["SRNUTS", "Repelled", "RepelledState", "SRState"]
+__all__ = ["SRNUTS", "Repelled", "RepelledState"]
 
 ALL_CHAINS = "srmc_chains"
+SETTLED = 0.5  # fraction of warm-up after which draws are used to estimate the scales
 
 
-class SRState(NamedTuple):
-    """The state of `SRNUTS`; any field may be among the `extra_fields` of `MCMC.run`.
+class Base(NamedTuple):
+    """A state of the base kernel as `srmc.repel` reads it."""
+
+    position: Position
+    logdensity: Float[Array, ""]
+
+
+class RepelledState(NamedTuple):
+    """The state of `Repelled`; any field may be among the `extra_fields` of `MCMC.run`.
 
     i
         The number of steps, warm-up included.
     z, z_plain
-        The draw, and that of the plain chain, in unconstrained space.
-    potential_energy
-        That of the plain chain.
-    accept_prob, diverging, num_steps
-        What the base kernel reports; `num_steps` is the number of gradients.
+        The draw, and that of the base kernel, in unconstrained space.
+    potential_energy, diverging
+        What the base kernel reports.
     alpha
         The strength of repellence.
-    repelled, parameters, loop
-        The repelled chain, the step size and metric found, and the measured loop.
+    scales
+        The number, the mean and the sum of squares of late warm-up draws.
+    repelled, inner
+        The repelled chain, and the state of the base kernel.
     rng_key
         The key of the steps to come.
     """
@@ -46,71 +54,54 @@ class SRState(NamedTuple):
     z: Position
     z_plain: Position
     potential_energy: Float[Array, ""]
-    accept_prob: Float[Array, ""]
     diverging: Bool[Array, ""]
-    num_steps: Int[Array, ""]
     alpha: Float[Array, ""]
+    scales: tuple[Float[Array, ""], Position, Position]
     repelled: RepelState
-    parameters: Parameters
-    loop: Loop
+    inner: Any
     rng_key: PRNGKey
 
 
-class SRNUTS(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
-    """NUTS that repels itself, for `numpyro.infer.MCMC`.
+class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
+    """A kernel of NumPyro whose draws are repelled from regions that were visited too often.
 
-    Warm-up is that of `srmc.sample`, and is done when the first step is asked for: the warm-up
-    steps that `MCMC` counts afterwards cost nothing. With chain_method="vectorized" chains share
-    one history, which is best; otherwise each has its own.
+    The base kernel runs and adapts as it would alone, with the same draws (`z_plain` among the
+    `extra_fields`). After warm-up each of its draws is moved by a history of scores, at the cost of
+    one gradient. With chain_method="vectorized" all chains share one history, which works best.
 
     Parameters
     ----------
-    model
-        A NumPyro model.
-    potential_fn
-        Minus a log density, in place of a model. It needs `init_params` in `MCMC.run`.
     kernel
-        "nuts", "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld".
+        `numpyro.infer.NUTS(model)`, `HMC`, `BarkerMH` or another kernel on a continuous space.
     alpha
-        The strength of repellence, as in `srmc.sample`.
-    num_samples
-        The planned number of draws per chain, which NumPyro does not tell a kernel; it sets how
-        fast the history forgets.
-    init_strategy
-        Where chains start; see `numpyro.infer.NUTS`.
+        The strength of repellence: a number, or a schedule.
+    **options
+        More keywords of `srmc.repel`, such as `gain`.
     """
 
     sample_field = "z"
     default_fields = ("z", "diverging")
 
     def __init__(
-        self,
-        model: Callable[..., Any] | None = None,
-        potential_fn: Callable[[Any], Array] | None = None,
-        *,
-        kernel: str = "nuts",
-        alpha: Alpha = "auto",
-        num_samples: int = 1000,
-        init_strategy: Any = init_to_uniform,
+        self, kernel: Any, *, alpha: float | Strength | None = None, **options: Any
     ) -> None:
-        if (model is None) == (potential_fn is None):
-            raise ValueError("one of model and potential_fn must be given, and not both")
-        given = (("model", model), ("potential_fn", potential_fn), ("init_strategy", init_strategy))
-        for name, value in given:
-            if value is not None and not callable(value):
-                raise TypeError(f"{name} must be a function, got {value!r}")
-        check_count("num_samples", num_samples)
-        check_alpha(alpha)
-        self.model = model
-        self._potential_fn = potential_fn
-        self._tuner = Continuous(kernel)
-        self._alpha = alpha
-        self._num_samples = num_samples
-        self._init_strategy = init_strategy
-        self._potential_gen: Any = None
-        self._postprocess: Any = None
-        self._sample_fn: Any = None  # by this MCMC knows that `init` was called
+        known = isinstance(kernel, MCMCKernel) and hasattr(kernel, "_potential_fn")
+        if not known or kernel.is_ensemble_kernel or kernel.sample_field != "z":
+            raise TypeError(
+                "kernel must be a NumPyro kernel with a potential energy, such as "
+                f"numpyro.infer.NUTS(model), got {kernel!r}"
+            )
+        self._kernel = kernel
+        loop = {"gain": gain(rho=0.8, scale=0.5, delay=1000), "frame": "moving"}
+        self._options: dict[str, Any] = loop | options
+        self._options["alpha"] = watched(10.0) if alpha is None else alpha
+        self._sample_fn: Any = None  # MCMC tests this for whether `init` was called
         self._num_warmup = 0
+
+    @property
+    def model(self) -> Any:
+        """The model of the base kernel."""
+        return self._kernel.model
 
     def init(
         self,
@@ -119,115 +110,121 @@ class SRNUTS(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
         init_params: Any,
         model_args: tuple[Any, ...] = (),
         model_kwargs: dict[str, Any] | None = None,
-    ) -> SRState:
-        """The tuned chain, or chains if there are several keys, at their starts."""
-        check_count("num_warmup", num_warmup, at_least=100)
-        alone = is_prng_key(rng_key)
-        split = lambda key: tuple(jax.random.split(key, 4))
-        setup_key, tune_key, start_key, run_key = (
-            split(rng_key) if alone else jax.vmap(split)(rng_key)
-        )
-        if self.model is not None:
-            found = initialize_model(
-                setup_key,
-                self.model,
-                init_strategy=self._init_strategy,
-                dynamic_args=True,
-                model_args=model_args,
-                model_kwargs=model_kwargs,
-            )
-            self._potential_gen, self._postprocess = found.potential_fn, found.postprocess_fn
-            init_params = found.param_info.z if init_params is None else init_params
-        elif init_params is None:
-            raise ValueError("init_params must be given to MCMC.run with potential_fn")
+    ) -> RepelledState:
+        """The chain, or chains if there are several keys, at their starts."""
+        inner = self._kernel.init(rng_key, num_warmup, init_params, model_args, model_kwargs or {})
         self._sample_fn, self._num_warmup = self.sample, num_warmup
-        positions = jax.tree.map(lambda x: x[None], init_params) if alone else init_params
         density = self._density(model_args, model_kwargs)
-        tuned = tune(
-            self._tuner,
-            density,
-            tune_key if alone else tune_key[0],
-            jax.tree.map(lambda x: jnp.asarray(x, float), positions),
-            num_warmup=num_warmup,
-            num_samples=self._num_samples,
-            alpha=self._alpha,
-            together=len(jax.tree.leaves(positions)[0]),
-        )
-        algorithm = self._algorithm(density, tuned.parameters, tuned.loop, alone)
 
-        def begin(position: Position, start_key: PRNGKey, run_key: PRNGKey) -> SRState:
-            state = algorithm.init(position, start_key)
-            return _state(state, None, tuned.parameters, tuned.loop, run_key)
+        def begin(inner: Any) -> RepelledState:
+            scales = (jnp.zeros(()), *[jax.tree.map(jnp.zeros_like, inner.z)] * 2)
+            state = self._algorithm(density, inner, scales, None).init(inner.z)
+            return _state(jnp.zeros((), int), inner, state, scales)
 
-        if alone:
-            return begin(jax.tree.map(lambda x: x[0], tuned.positions), start_key, run_key)
-        return jax.vmap(begin, axis_name=ALL_CHAINS)(tuned.positions, start_key, run_key)
+        return begin(inner) if is_prng_key(rng_key) else jax.vmap(begin)(inner)
 
     def sample(
-        self, state: SRState, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
-    ) -> SRState:
-        """One step; in warm-up, which is over, none."""
+        self, state: RepelledState, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
+    ) -> RepelledState:
+        """One step of the base kernel, whose draw is moved after warm-up."""
+        start = state.inner._replace(rng_key=state.rng_key)
+        inner = self._kernel.sample(start, model_args, model_kwargs)
         density = self._density(model_args, model_kwargs)
         alone = is_prng_key(state.rng_key)
+        axis = None if alone else ALL_CHAINS
 
-        def step(state: SRState) -> SRState:
-            algorithm = self._algorithm(density, state.parameters, state.loop, alone)
-            rng_key, key = jax.random.split(state.rng_key)
-            new, info = algorithm.step(key, state.repelled)
-            return _state(new, info, state.parameters, state.loop, rng_key)
+        def learn(state: RepelledState, inner: Any) -> RepelledState:
+            late = state.i >= SETTLED * self._num_warmup
+            scales = _merged(state.scales, inner.z, late)
+            chain = state.repelled._replace(position=inner.z, inner_state=_base(inner))
+            return _state(state.i + 1, inner, chain, scales)
 
-        steps = step if alone else jax.vmap(step, axis_name=ALL_CHAINS)
+        def move(state: RepelledState, inner: Any) -> RepelledState:
+            algorithm = self._algorithm(density, inner, state.scales, axis)
+            chain, _ = algorithm.step(jax.random.key(0), state.repelled)
+            return _state(state.i + 1, inner, chain, state.scales)
+
+        over = lambda f: f if alone else jax.vmap(f, axis_name=ALL_CHAINS)
         is_warm = jnp.all(state.i >= self._num_warmup)
-        out: SRState = jax.lax.cond(is_warm, steps, lambda state: state, state)
-        return out._replace(i=state.i + 1)
+        out: RepelledState = jax.lax.cond(is_warm, over(move), over(learn), state, inner)
+        return out
 
     def postprocess_fn(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> Callable[[Any], Any]:
         """From unconstrained values to those of the model's sites."""
-        if self._postprocess is None:
-            return lambda z: z
-        fn: Callable[[Any], Any] = self._postprocess(*model_args, **(model_kwargs or {}))
+        fn: Callable[[Any], Any] = self._kernel.postprocess_fn(model_args, model_kwargs)
         return fn
 
-    def get_diagnostics_str(self, state: SRState) -> str:
+    def get_diagnostics_str(self, state: RepelledState) -> str:
         """What the progress bar shows."""
-        size = state.parameters["step_size"]
-        return f"step size {size:.2e}, alpha {state.alpha:.1f}, acc. prob={state.accept_prob:.2f}"
+        return f"{self._kernel.get_diagnostics_str(state.inner)}, alpha {state.alpha:.1f}"
 
     def _density(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> LogDensity:
-        potential = self._potential_fn
-        if self._potential_gen is not None:
-            potential = self._potential_gen(*model_args, **(model_kwargs or {}))
-        assert potential is not None
+        make = getattr(self._kernel, "_potential_fn_gen", None)
+        potential = self._kernel._potential_fn
+        if make is not None:
+            potential = make(*model_args, **(model_kwargs or {}))
         return lambda z: -potential(z)
 
     def _algorithm(
-        self, density: LogDensity, parameters: Parameters, loop: Loop, alone: bool
+        self, density: LogDensity, inner: Any, scales: Any, axis: str | None
     ) -> SamplingAlgorithm:
-        options = self._tuner.repellence(loop, self._num_samples, self._alpha)
-        axis = None if alone else ALL_CHAINS
-        return self._tuner.build(density, parameters, **options, history_axis=axis)
+        """The loop around a kernel whose next state is known."""
+        count, _, squares = scales
+        variance = jax.tree.map(lambda v: v / jnp.maximum(count, 1.0), squares)
+        surrogate = shift(lambda theta: jax.tree.map(jnp.multiply, variance, theta))
+        known = lambda _: SamplingAlgorithm(
+            lambda position: _base(inner), lambda key, state: (_base(inner), ())
+        )
+        return repel(known, density, surrogate=surrogate, history_axis=axis, **self._options)
 
 
-def _state(
-    state: RepelState, info: RepelInfo | None, parameters: Parameters, loop: Loop, key: PRNGKey
-) -> SRState:
-    inner = None if info is None else info.inner_info
-    energy = -getattr(state.inner_state, "logdensity", jnp.asarray(jnp.nan))
-    return SRState(
-        i=jnp.zeros((), int),
-        z=state.position,
-        z_plain=state.inner_state.position,
-        potential_energy=energy,
-        accept_prob=jnp.asarray(getattr(inner, "acceptance_rate", 0.0), energy.dtype),
-        diverging=jnp.asarray(getattr(inner, "is_divergent", False)),
-        num_steps=jnp.zeros((), int) if info is None else info.gradients.astype(int),
-        alpha=jnp.asarray(state.alpha),
-        repelled=state,
-        parameters=parameters,
-        loop=loop,
-        rng_key=key,
+def _base(inner: Any) -> Base:
+    energy = getattr(inner, "potential_energy", jnp.asarray(jnp.inf))
+    return Base(inner.z, -jnp.asarray(energy))
+
+
+def _merged(scales: Any, z: Position, late: Array) -> Any:
+    """Welford's update of count, mean and sum of squares, if `late`."""
+    count, mean, squares = scales
+    count = count + late
+    weight = late / jnp.maximum(count, 1.0)
+    new = jax.tree.map(lambda m, x: m + weight.astype(m.dtype) * (x - m), mean, z)
+    add = lambda q, m, n, x: q + late.astype(q.dtype) * (x - m) * (x - n)
+    return count, new, jax.tree.map(add, squares, mean, new, z)
+
+
+def _state(i: Array, inner: Any, chain: RepelState, scales: Any) -> RepelledState:
+    return RepelledState(
+        i=i,
+        z=chain.position,
+        z_plain=inner.z,
+        potential_energy=-chain.inner_state.logdensity,
+        diverging=jnp.asarray(getattr(inner, "diverging", False)),
+        alpha=jnp.asarray(chain.alpha),
+        scales=scales,
+        repelled=chain,
+        inner=inner,
+        rng_key=inner.rng_key,
     )
+
+
+class SRNUTS(Repelled):
+    """The former name of `Repelled(NUTS(model))`."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any] | None = None,
+        potential_fn: Callable[[Any], Array] | None = None,
+        *,
+        alpha: Any = "auto",
+        kernel: Any = None,
+        num_samples: Any = None,
+        **options: Any,
+    ) -> None:
+        warnings.warn("SRNUTS is now Repelled(NUTS(model))", DeprecationWarning, stacklevel=2)
+        chosen = None if isinstance(alpha, str) else alpha
+        super().__init__(NUTS(model, potential_fn, **options), alpha=chosen)

@@ -8,8 +8,8 @@ import numpy as np
 from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
 from srmc._versions import versions
+from srmc.models.draws import over_draws
 from srmc.models.model import Model, as_problem
-from srmc.models.over_draws import over_draws
 from srmc.models.problem import Problem
 from srmc.results.result import Result
 from srmc.sample.front import sample as srmc_sample
@@ -62,7 +62,7 @@ def sample(
     chain are in the group posterior_plain; R-hat and effective sample sizes are to be taken from
     there.
     """
-    import_arviz()  # before PyMC does, which does not mind its stamp of the day
+    import_arviz()  # before PyMC imports it, which would show ArviZ's FutureWarning
     import pymc as pm
 
     model = model or pm.Model.get_context(error_if_none=False)
@@ -97,7 +97,7 @@ def sample(
 
 
 def _check_names(model: Any, var_names: Any, initvals: Any) -> None:
-    """Refuse names that the model does not have."""
+    """Raise for names that the model does not have."""
     known = [v.name for v in model.unobserved_RVs]
     if isinstance(var_names, str) or not {*(var_names or ())} <= {*known}:
         raise ValueError(f"var_names must be a list of {', '.join(known)}, got {var_names!r}")

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc._checks import outputs_of
-from srmc._programs import over_rows
+from srmc._programs import over_rows, program_of
 from srmc.coordinates.whiten import Rows
 from srmc.types import Bool
 
@@ -27,14 +29,18 @@ class Batched:
                 f"{name} must return an array of shape {shape} at a draw of shape "
                 f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
             )
-        self._program = over_rows(function)
+        self._program, self._function = over_rows(function), function
         self._size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
-        self.count = 0
+        self.count, self.is_one_by_one = 0, False
 
     def __call__(self, x: Rows) -> np.ndarray:
         fresh = is_fresh(x)
         values: np.ndarray = self._values(x[fresh])[np.cumsum(fresh) - 1]
         return values
+
+    def one_by_one(self) -> None:
+        """Evaluate rows one after the other from now on, in a program that has no batches."""
+        self._program, self.is_one_by_one = program_of(Partial(_in_turn, self._function)), True
 
     def _values(self, x: Rows) -> np.ndarray:
         self.count += len(x)
@@ -43,6 +49,10 @@ class Batched:
         batches = np.split(padded, len(padded) // self._size)
         parts = [self._program(jnp.asarray(batch)) for batch in batches]
         return np.concatenate([np.asarray(part, float) for part in parts])[: len(x)]
+
+
+def _in_turn(function: Any, rows: Any) -> Any:
+    return jax.lax.map(function, rows)
 
 
 def is_fresh(x: Rows) -> Bool[np.ndarray, " n"]:

@@ -8,15 +8,16 @@ two draws against an integral of the score, and a probe of what lies just beyond
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from srmc.coordinates.whiten import Rows, whiten
+from srmc.coordinates.whiten import Rows
 from srmc.metrics.errors import autocorrelation_time
-from srmc.types import Bool, Float, Int
+from srmc.rebalance.features import Scored, scored
+from srmc.rebalance.support import DensityRows, Finding, probe, probe_outwards
+from srmc.types import Float, Int
 
 CHANCE = 1e-5  # probability that a sound run fails the t test, over all features
 BATCH = 8.0  # autocorrelation times at least, per batch of the t test
@@ -29,21 +30,9 @@ PIECES = 64
 AROUND = 8  # places on a segment at which rounding errors are measured,
 STEP = 2.0**-11  # of its length, between the points there;
 SAFETY = 8.0  # times their root mean square are allowed
-GROUPS = 16  # of coordinates, in which the density is followed outwards together,
-PROBED = 1000  # and coordinates at most, one by one
-OUTWARDS = 1.0  # standard deviations
 
 Chains = Float[np.ndarray, "chain draw d"]
 ScoreRows = Callable[[Rows], Rows]
-DensityRows = Callable[[Rows], Float[np.ndarray, " n"]]
-
-
-class Finding(NamedTuple):
-    """What a check found: whether it failed, and in words."""
-
-    name: str
-    failed: bool
-    text: str
 
 
 def check_assumption(
@@ -52,27 +41,31 @@ def check_assumption(
     score: ScoreRows | None,
     density: DensityRows | None,
     exact: bool = True,
+    at: Scored | None = None,
 ) -> tuple[Finding, ...]:
-    """All checks that these arguments allow; if not `exact`, draws need not be of the target."""
-    found = [_mean_score(chains, scores)] if exact else []
+    """All checks that these arguments allow; if not `exact`, draws need not be of the target.
+
+    `at` are the draws in their coordinates, if these are known.
+    """
+    found = [_mean_score(chains, scores, at)] if exact else []
     if density is not None and score is not None:
         rng = np.random.default_rng(0)
         x = chains.reshape(-1, chains.shape[2])
         s = scores.reshape(x.shape)
-        found += [_segments(x, s, score, density, rng), _edges(x, density, rng)]
+        found += [_segments(x, s, score, density, rng), probe_outwards(x, density, rng)]
+        found.append(probe(x, density, rng))
     return tuple(found)
 
 
-def _mean_score(chains: Chains, scores: Chains) -> Finding:
+def _mean_score(chains: Chains, scores: Chains, at: Scored | None) -> Finding:
     """t tests of the means of s, of 1 + y s and of its average over whitened coordinates y."""
     dim = chains.shape[2]
     if chains[..., 0].size < 32 or chains.shape[1] < 4:
         return Finding("mean score", False, "too few draws to test the mean score")
     x, s = chains.reshape(-1, dim), np.where(np.isfinite(scores), scores, 0.0).reshape(-1, dim)
-    at = whiten(x, s)
-    y, s = at.whiten((x - x.mean(axis=0)) / at.scale), at.push(s * at.scale)
-    second = 1 + y * s
-    linear = np.concatenate([s, second, second.mean(axis=1, keepdims=True)], axis=1)
+    at = scored(x, s) if at is None else at
+    second = 1 + (at.y - at.y.mean(axis=0)) * at.s
+    linear = np.concatenate([at.s, second, second.mean(axis=1, keepdims=True)], axis=1)
     t, limit = _least_likely(linear.reshape(*chains.shape[:2], -1))
     failed = t > limit
     text = f"the least likely mean of a Stein feature is {t:.1f} standard errors from 0"
@@ -253,42 +246,3 @@ def _representable(x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 def _epsilon() -> float:
     return float(jnp.finfo(jnp.zeros(()).dtype).eps)
-
-
-def _edges(x: Rows, density: DensityRows, rng: np.random.Generator) -> Finding:
-    """Whether the density ends just beyond the outermost draws of each coordinate.
-
-    Of many coordinates several are tried at once, and one by one only if that finds something.
-    """
-    dim = x.shape[1]
-    groups = np.array_split(rng.permutation(dim), min(dim, GROUPS))
-    ends = _ends(x, density, groups)
-    if dim > GROUPS and np.any(ends):
-        groups = [np.array([i]) for g in np.flatnonzero(ends) for i in groups[g]][:PROBED]
-        ends = _ends(x, density, groups)
-    failed = bool(np.any(ends))
-    text = f"the log density is finite beyond the outermost draws of {dim} coordinates"
-    if failed:
-        where = sorted(int(groups[g][0]) for g in np.flatnonzero(ends))
-        text = (
-            "the log density ends just beyond the draws, in coordinate "
-            f"{', '.join(map(str, where[:5]))}: it has a wall. Use unbounded parameters"
-        )
-    return Finding("edges", failed, text)
-
-
-def _ends(
-    x: Rows, density: DensityRows, groups: list[Int[np.ndarray, " k"]]
-) -> Bool[np.ndarray, " g"]:
-    """Whether the density is not finite where a group of coordinates goes beyond all draws."""
-    sd = x.std(axis=0)
-    points = []
-    for group in groups:
-        for outermost, sign in ((np.argmin, -1.0), (np.argmax, 1.0)):
-            rows = outermost(x[:, group], axis=0)
-            point = x[rows[0]].copy()
-            point[group] = x[rows, group] + sign * OUTWARDS * sd[group]
-            points.append(point)
-    values = density(np.stack(points)).reshape(len(groups), -1)
-    ends: np.ndarray = np.any(~np.isfinite(values), axis=1)
-    return ends

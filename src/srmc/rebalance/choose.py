@@ -56,20 +56,18 @@ class Bank:
         self, f: Columns, first: Choice = NOTHING
     ) -> tuple[list[Choice], Float[np.ndarray, "choice q"]]:
         """All regressions of what a first choice left of functions, and their errors."""
-        choices = [
-            first._replace(dictionary=name, ridge=ridge)
-            for name in self.ridges
-            for ridge in rule.RIDGES
-        ]
-        left = [self.left(f, choice) for choice in choices]
-        found = [mean_square(rest) for rest in left]
+        choices, found = list[Choice](), list[np.ndarray]()
+        for name, regression in self.ridges.items():
+            choices += [first._replace(dictionary=name, ridge=ridge) for ridge in rule.RIDGES]
+            found += [mean_square(rest) for rest in regression.left(f, rule.RIDGES)]
         return choices, np.array(found).reshape(len(choices), f.shape[1])
 
     def left(self, f: Columns, choice: Choice) -> Columns:
         """What is left of functions, each part of the run predicted by the others."""
         if not choice.dictionary:
             return plain_left(f)
-        return self.ridges[choice.dictionary].left(f, choice.ridge)
+        (rest,) = self.ridges[choice.dictionary].left(f, (choice.ridge,))
+        return rest
 
     def correction(self, f: Columns, choice: Choice) -> Float[np.ndarray, " q"]:
         """What the regression adds to the averages of functions."""

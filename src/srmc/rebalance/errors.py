@@ -24,6 +24,7 @@ from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.features import Scored, products
+from srmc.rebalance.learned import Turned
 from srmc.rebalance.regress import FOLDS, Features, explain
 from srmc.rebalance.report import Report
 from srmc.types import Float
@@ -72,7 +73,7 @@ def rebalanced_error(
             "values must be (chain, draw, ...), and draws and scores (chain, draw, d), got shapes "
             f"{given.shape}, {x.shape} and {s.shape}"
         )
-    features = active_features(x, s) if report.moved else no_features(x)
+    features = features_of(x, s, report)
     if moved is not None and np.shape(moved) != given.shape:
         raise ValueError(
             f"moved must have the shape of values, {given.shape}, got {np.shape(moved)}"
@@ -83,6 +84,27 @@ def rebalanced_error(
     if np.any(are_events(flat)):
         error = with_unseen(flat, error, float(np.median(effective_size(x))))
     return error.reshape(given.shape[2:])
+
+
+def features_of(
+    x: Float[np.ndarray, "chain draw d"], s: Float[np.ndarray, "chain draw d"], report: Report
+) -> Features:
+    """The features by which errors are computed, in the coordinates in which draws were moved."""
+    if not report.moved:
+        return no_features(x)
+    scored = scored_in(x, s, report)
+    return active_features(scored["position"], scored["score"])
+
+
+def scored_in(
+    x: Float[np.ndarray, "chain draw d"], s: Float[np.ndarray, "chain draw d"], report: Report
+) -> dict[str, Float[np.ndarray, "chain draw d"]]:
+    """Draws and scores in the coordinates in which draws were moved, and the model's own scores."""
+    if report.coordinates is None:
+        return {"position": x, "score": s}
+    rows = Turned.by(report.coordinates).forward(*(v.reshape(-1, x.shape[2]) for v in (x, s)))
+    u, own = (v.reshape(x.shape) for v in rows)
+    return {"position": u, "score": own, "model_score": s}
 
 
 def active_features(

@@ -71,7 +71,7 @@ def estimate(at: Scored, bank: Bank) -> Estimates:
 def _slope(f: Columns, g: Columns) -> Float[np.ndarray, " q"]:
     """The coefficients c of least variance of f + c g."""
     f, g = f - f.mean(axis=0), g - g.mean(axis=0)
-    found: np.ndarray = -np.sum(f * g, axis=0) / np.maximum(mean_square(g) * len(g), 1e-300)
+    found: np.ndarray = -np.sum(f * g, axis=0) / np.maximum(mean_square(g) * len(g), 1e-30)
     return found
 
 

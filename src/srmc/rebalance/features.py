@@ -38,9 +38,14 @@ class Scored(NamedTuple):
 
 
 def scored(x: Rows, s: Rows) -> Scored:
-    """Draws with their scores, in the coordinates that these draws determine."""
+    """Draws with their scores, in the coordinates that these draws determine.
+
+    In many dimensions they are in single precision: all are of order 1.
+    """
     at = whiten(x, s)
     z, s = at.standardise(x), s * at.scale
+    if len(at.scale) > rule.MANY:
+        z, s = z.astype(np.float32), s.astype(np.float32)
     return Scored(at, z, at.whiten(z), at.push(s), at.regress(s))
 
 

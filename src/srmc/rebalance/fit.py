@@ -11,6 +11,7 @@ from srmc.rebalance.ridge import plain_left
 from srmc.types import Float
 
 Block = Float[np.ndarray, "chain draw k"]
+Estimate = tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]
 
 
 class Fit:
@@ -25,18 +26,21 @@ class Fit:
         where = np.ix_(self._usable, varies)
         self._bank = None if few else Bank(scored(x[where], s[where]))
 
-    def estimate(self, values: Block) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    def estimate(self, values: Block, otherwise: Estimate | None = None) -> Estimate:
         """Means of functions with these values at the draws, and their standard errors.
 
-        Each function has its own choice of regression, or none. An error is that of what a part of
-        the run leaves of the regressions on the others, times the root of the mean squared weight
-        of a draw. It is NaN where tails are too heavy for a variance.
+        Each function has its own choice of regression, or none, and then the estimate is
+        `otherwise`, or the average. An error is that of what a part of the run leaves of the
+        regressions on the others, times the root of the mean squared weight of a draw. It is NaN
+        where tails are too heavy for a variance.
         """
         shape = values.shape
         flat = np.asarray(values, float).reshape(-1, shape[2])
-        mean, error = flat.mean(axis=0), plain_error(flat.reshape(shape))
-        if self._bank is None:
+        plain = plain_error(flat.reshape(shape))
+        mean, error = otherwise or (flat.mean(axis=0), plain)
+        if self._bank is None or not np.all(np.isfinite(flat)):
             return mean, error
+        mean, error = mean.copy(), error.copy()
         f = flat[self._usable]
         more, errors = self._bank.errors(f)
         errors = np.concatenate([mean_square(plain_left(f))[None], errors])
@@ -50,7 +54,7 @@ class Fit:
                 wider = np.sqrt(self._bank.spread(choice) * len(flat) / len(f))
                 found = wider * _error(left.reshape(*shape[:2], -1))
                 # Without a variance of the function itself, that of what is left says nothing.
-                error[columns] = np.where(np.isnan(error[columns]), np.nan, found)
+                error[columns] = np.where(np.isnan(plain[columns]), np.nan, found)
         return mean, error
 
 

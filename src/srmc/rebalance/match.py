@@ -7,7 +7,6 @@ did, so that both are repeated, in many dimensions once. All of it is algebra on
 """
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
@@ -16,6 +15,8 @@ from srmc.rebalance.features import Scored
 from srmc.rebalance.smoothed import averages
 from srmc.types import Float
 
+Knots = Float[np.ndarray, "knot d"]
+Ends = Float[np.ndarray, " d"]
 SMALLEST = 1e-3  # eigenvalue of a covariance of whitened draws, and density at a knot
 
 
@@ -43,11 +44,39 @@ def _displaced(z: Rows, knots: Float[np.ndarray, "knot d"], target: np.ndarray) 
     least = np.concatenate([np.zeros((1, knots.shape[1])), np.cumsum(np.diff(knots, axis=0), 0)])
     moved = np.maximum.accumulate(knots + move - 0.1 * least, axis=0) + 0.1 * least
     move = moved - knots
+    displaced: Rows = z + _interpolated(np.clip(z, knots[0], knots[-1]), knots, move)
+    return displaced
+
+
+def _interpolated(z: Rows, knots: Knots, values: Knots) -> Rows:
+    """Fritsch and Carlson's monotone cubics (pchip) of all coordinates at once."""
+    width = np.diff(knots, axis=0)
+    slope = np.diff(values, axis=0) / width
+    first, second = 2 * width[1:] + width[:-1], width[1:] + 2 * width[:-1]
+    alike = slope[1:] * slope[:-1] > 0
+    safe = np.where(alike, slope[:-1], 1.0), np.where(alike, slope[1:], 1.0)
+    inner = np.where(alike, (first + second) / (first / safe[0] + second / safe[1]), 0.0)
+    ends = [_at_end(*width[:2], *slope[:2]), _at_end(*width[:-3:-1], *slope[:-3:-1])]
+    slopes = np.concatenate([ends[0][None], inner, ends[1][None]])
     out = np.empty_like(z)
-    for i in range(z.shape[1]):
-        place = np.clip(z[:, i], knots[0, i], knots[-1, i])
-        out[:, i] = z[:, i] + PchipInterpolator(knots[:, i], move[:, i])(place)
+    for i, (place, t) in enumerate(zip(z.T, knots.T, strict=True)):
+        k = np.clip(np.searchsorted(t, place, side="right") - 1, 0, len(t) - 2)
+        h = width[k, i]
+        u = (place - t[k]) / h
+        start, end = values[k, i], values[k + 1, i]
+        bend = h * slopes[k, i], h * slopes[k + 1, i]
+        cubic = 2 * (start - end) + bend[0] + bend[1]
+        out[:, i] = start + u * (bend[0] + u * (end - start - bend[0] - cubic * (1 - u)))
     return out
+
+
+def _at_end(h: Ends, next_h: Ends, slope: Ends, next_slope: Ends) -> Ends:
+    """The derivative at an end of the knots: that of a parabola, if it keeps the shape."""
+    found = ((2 * h + next_h) * slope - h * next_slope) / (h + next_h)
+    found = np.where(found * slope > 0, found, 0.0)
+    turns = (slope * next_slope <= 0) & (np.abs(found) > 3 * np.abs(slope))
+    bounded: np.ndarray = np.where(turns, 3 * slope, found)
+    return bounded
 
 
 def _mapped(
@@ -68,9 +97,9 @@ def _mapped(
         factor = np.sqrt(np.maximum(wanted, SMALLEST) / np.maximum(now, SMALLEST))
         scaled: Rows = y * factor + mean
         return scaled
-    now, wanted = y.T @ y / len(y), second - np.outer(mean, mean)
+    now, wanted = y.T @ y / len(y), (second - np.outer(mean, mean)).astype(y.dtype)
     turn = symmetric_map(now, wanted) if whole else np.eye(len(mean)) + (wanted - now) / 2
-    moved: Rows = y @ turn + mean
+    moved: Rows = y @ turn.astype(y.dtype) + mean
     return moved
 
 

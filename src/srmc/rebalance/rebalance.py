@@ -8,24 +8,32 @@ from typing import Any, Literal, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from srmc._checks import as_numbers, check_flag
 from srmc._programs import keep_programs, pinned
 from srmc._progress import Show, progress_bar, quiet
+from srmc.coordinates import learn_coordinates
+from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
 from srmc.rebalance.batched import Batched, is_fresh
 from srmc.rebalance.check import check_assumption
 from srmc.rebalance.choose import Bank
+from srmc.rebalance.errors import active_features
 from srmc.rebalance.estimate import estimate
-from srmc.rebalance.features import scored
+from srmc.rebalance.features import Scored, scored
+from srmc.rebalance.gains import gains
 from srmc.rebalance.given import like, take
+from srmc.rebalance.learned import Turned
 from srmc.rebalance.match import match
-from srmc.rebalance.report import Report, chosen, expected, is_nothing, nothing
-from srmc.types import Array, Float
+from srmc.rebalance.report import Expected, Report, chosen, expected, is_nothing, nothing
+from srmc.rebalance.support import has_edge
+from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
+LOOKED_AT = 16  # draws whose scores are evaluated again, one by one, if a check fails
 GONE = {
     "form": "what is estimated, and how, is chosen by one criterion",
     "cost": "no gradients are spent but those at the draws",
@@ -117,7 +125,7 @@ def rebalance(
         own = taken.of_vector("score_fn", score_fn, returns_draw=True)
         score = Batched("score_fn", pinned(own, one), x, x.shape[2:])
     elif logdensity_fn is not None:
-        score = Batched("the gradient", pinned(jax.grad(own), one), x, x.shape[2:])
+        score = Batched("the gradient", pinned(gradient_of(own), one), x, x.shape[2:])
     if scores is not None:
         known = as_numbers("scores", like("scores", scores, taken)).reshape(x.shape)
     elif score is None:
@@ -125,11 +133,21 @@ def rebalance(
     with progress_bar(progress and sys.stderr.isatty()) as show:
         parts = rebalance_parts(Run(x, known, score, density), pooled, show=show)
     few = [f"the draws are unchanged: {p.report.reason}" for p in parts if x.shape[1] < rule.FEWEST]
-    for text in few[:1] or complaints(parts):
+    for text in few[:1] or complaints(parts, given.dtype):
         warnings.warn(text, stacklevel=2)
     result = taken.restore(moved(given, parts))
     reports = [part.report for part in parts]
     return (result, reports[0] if pooled else reports) if report else result
+
+
+def gradient_of(density: DensityFn) -> ScoreFn:
+    """Its gradient, as a function that is the same whenever the density is."""
+    return Partial(_gradient, density)
+
+
+def _gradient(density: DensityFn, x: Array) -> Array:
+    gradient: Array = jax.grad(density)(x)
+    return gradient
 
 
 def refuse(function: str, gone: dict[str, Any]) -> None:
@@ -140,16 +158,24 @@ def refuse(function: str, gone: dict[str, Any]) -> None:
 
 
 class Run(NamedTuple):
-    """Draws in chains, their scores if they are known, and the functions of a draw."""
+    """Draws in chains, their scores if they are known, and the functions of a draw.
+
+    `learns` says whether draws may be moved in learned coordinates, which `srmc.sample` has already
+    tried in warm-up.
+    """
 
     chains: Float[np.ndarray, "chain draw d"]
     scores: Float[np.ndarray, "chain draw d"] | None
     score: Batched | None
     density: Batched | None = None
+    learns: bool = True
 
 
 class Rebalanced(NamedTuple):
-    """The moves of draws under one map, what was done, and the draws with their scores."""
+    """The moves of draws under one map, what was done, and the draws with their scores.
+
+    The latter are in learned coordinates if draws were moved there.
+    """
 
     moves: Float[np.ndarray, "chain draw d"]
     report: Report
@@ -191,11 +217,66 @@ def _rebalanced(run: Run, exact: bool) -> Rebalanced:
         scores = run.score(chains.reshape(-1, dim)).reshape(chains.shape)
     else:
         scores = run.scores
-    findings = check_assumption(chains, scores, run.score, run.density, exact)
-    moves, report = _moves(chains.reshape(-1, dim), scores.reshape(-1, dim), findings, run.density)
+    x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
+    usable, varies = np.all(np.isfinite(s), axis=1), np.ptp(x, axis=0) > 0
+    at = scored(x, s) if np.all(usable) and np.all(varies) else None
+    findings = check_assumption(chains, scores, run.score, run.density, exact, at)
+    if any(finding.failed for finding in findings) and _is_miscompiled(x, s, run.score):
+        once_more = _rebalanced(run._replace(scores=None), exact)
+        return once_more._replace(report=_with_cost(once_more.report, run, began))
+    moves, report = _moves(x, s, usable, varies, at, findings, run.density)
+    found = Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+    if run.learns and at is not None and not any(finding.failed for finding in findings):
+        found = _in_learned(found, run.density, exact) or found
+    return found._replace(report=_with_cost(found.report._replace(findings=findings), run, began))
+
+
+def _in_learned(plain: Rebalanced, density: Batched | None, exact: bool) -> Rebalanced | None:
+    """The draws moved in learned coordinates, if these promise smaller errors."""
+    coordinates = learn_coordinates(plain.chains, plain.scores)
+    if coordinates.is_identity:
+        return None
+    turned, shape = Turned.by(coordinates), plain.chains.shape
+    u, s = turned.forward(*(v.reshape(-1, shape[2]) for v in (plain.chains, plain.scores)))
+    chains, scores = u.reshape(shape), s.reshape(shape)
+    findings = check_assumption(chains, scores, None, None, exact)
+    every = np.ones(len(u), bool), np.ones(shape[2], bool)
+    moves, report = _moves(u, s, *every, None, findings, density, turned.inverse)
+    if not report.moved:
+        return None
+    found = Rebalanced(moves.reshape(shape), report, chains, scores)
+    new, old = (_expected(plain.chains, part) for part in (found, plain))
+    if sum(new) >= sum(old):
+        return None
+    return found._replace(report=report._replace(coordinates=coordinates, expected=new))
+
+
+def _expected(x: Float[np.ndarray, "chain draw d"], part: Rebalanced) -> Expected:
+    """The gains for the draws themselves, in whatever coordinates they were moved."""
+    if not part.report.moved:
+        return Expected(1.0, 1.0, 1.0)
+    features = active_features(part.chains, part.scores)
+    return Expected(*gains({"x": x}, {"x": x + part.moves}, features)["x"])
+
+
+def _is_miscompiled(x: Rows, s: Rows, score: Batched | None) -> bool:
+    """Whether scores change when they are evaluated one by one, which goes on if they do.
+
+    XLA 0.9 has compiled the gradients of squared distances, as in the kernels of Gaussian
+    processes, to programs that are wrong by orders of magnitude for 64 draws at once.
+    """
+    if score is None or score.is_one_by_one:
+        return False
+    some = np.linspace(0, len(x) - 1, LOOKED_AT).astype(int)
+    score.one_by_one()
+    again = score(x[some])
+    tolerance = 1e-2 * np.maximum(np.std(again, axis=0), np.abs(again))
+    return bool(np.mean(np.abs(again - s[some]) > tolerance) > 0)
+
+
+def _with_cost(report: Report, run: Run, began: tuple[int, int]) -> Report:
     gradients, densities = (now - then for now, then in zip(_spent(run), began, strict=True))
-    report = report._replace(findings=findings, gradients=gradients, densities=densities)
-    return Rebalanced(moves.reshape(chains.shape), report, chains, scores)
+    return report._replace(gradients=gradients, densities=densities)
 
 
 def _spent(run: Run) -> tuple[int, int]:
@@ -204,22 +285,27 @@ def _spent(run: Run) -> tuple[int, int]:
 
 
 def _moves(
-    x: np.ndarray, s: np.ndarray, findings: tuple[Any, ...], density: Batched | None
+    x: np.ndarray,
+    s: np.ndarray,
+    usable: Bool[np.ndarray, " n"],
+    varies: Bool[np.ndarray, " d"],
+    at: Scored | None,
+    findings: tuple[Any, ...],
+    density: Batched | None,
+    back: Callable[[Rows], Rows] = lambda x: x,
 ) -> tuple[np.ndarray, Report]:
-    """The moves of draws, and what was done beside the checks."""
+    """The moves of draws, and what was done; `back` leads to the coordinates of the density."""
     none = np.zeros_like(x)
-    usable = np.all(np.isfinite(s), axis=1)
     lost = int(np.sum(~usable))
-    varies = np.ptp(x, axis=0) > 0
     if failed := [f.text for f in findings if f.failed]:
         return none, nothing("; ".join(failed), stayed=lost)
     if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
         return none, nothing("too few different draws have a finite score", stayed=lost)
     where = np.ix_(usable, varies)
     try:
-        at = scored(x[where], s[where])
-        found = estimate(at, Bank(at))
-        z = match(at, found)
+        draws = scored(x[where], s[where]) if at is None else at
+        found = estimate(draws, Bank(draws))
+        z = match(draws, found)
     except np.linalg.LinAlgError as error:
         return none, nothing(f"the regressions failed: {error}", stayed=lost)
     if is_nothing(found):
@@ -228,10 +314,14 @@ def _moves(
     if not np.all(np.isfinite(z)):
         return none, nothing("the regressions are not finite", stayed=lost)
     moves = none.copy()
-    moves[where] = at.at.scale * (z - at.z)
-    size = (z - at.z).ravel()
+    moves[where] = draws.at.scale * (z - draws.z)
+    size = (z - draws.z).ravel()
     if density is not None:
-        left = ~np.isfinite(density(x + moves))
+        before, after = back(x), back(x + moves)
+        left = ~np.isfinite(density(after))
+        if has_edge(density, before, after, np.flatnonzero(left)):
+            why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
+            return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left
     report = Report(
         moved=True,
@@ -241,11 +331,14 @@ def _moves(
         largest_move=float(np.max(np.abs(size))),
         stayed=int(np.sum(~usable)),
     )
-    return moves, report
+    return back(x + moves) - back(x), report
 
 
-def complaints(parts: list[Rebalanced]) -> list[str]:
-    """What a user must know about rebalancing, with the chains that it is about."""
+def complaints(parts: list[Rebalanced], dtype: Any = float) -> list[str]:
+    """What a user must know about rebalancing, with the chains that it is about.
+
+    `dtype` is the precision of the moved draws.
+    """
     found: list[str] = []
     reports = [part.report for part in parts]
     num_draws = sum(part.moves[..., 0].size for part in parts)
@@ -261,4 +354,15 @@ def complaints(parts: list[Rebalanced]) -> list[str]:
             f"{stayed} of {num_draws} draws are unchanged, since their moves left the target "
             "or had no score; rebalance draws of unbounded parameters"
         )
+    if any(_is_coarse(part, dtype) for part in parts):
+        found.append(
+            "moves are lost in rounding: they are smaller than the steps of floats at these draws. "
+            "Use double precision, or subtract the location"
+        )
     return found
+
+
+def _is_coarse(part: Rebalanced, dtype: Any) -> bool:
+    size = np.sqrt(np.mean(np.square(part.moves), axis=(0, 1)))
+    step = np.spacing(np.max(np.abs(part.chains), axis=(0, 1)).astype(dtype))
+    return bool(np.any((size > 0) & (step > size)))

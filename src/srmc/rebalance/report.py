@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srmc.rebalance.check import Finding
+from srmc.coordinates import Coordinates
 from srmc.rebalance.choose import NOTHING
 from srmc.rebalance.estimate import Estimates
+from srmc.rebalance.support import Finding
 
 
 class Expected(NamedTuple):
@@ -44,6 +45,9 @@ class Report(NamedTuple):
         What the checks of the assumption E[feature] = 0 found.
     gradients, densities
         How many were evaluated, over all draws.
+    coordinates
+        The learned coordinates in which draws were moved, if that promised smaller errors; see
+        `srmc.learn_coordinates`.
     """
 
     moved: bool
@@ -57,6 +61,7 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...] = ()
     gradients: int = 0
     densities: int = 0
+    coordinates: Coordinates | None = None
 
     @property
     def cost(self) -> float:
@@ -90,6 +95,7 @@ def is_nothing(found: Estimates) -> bool:
 def as_record(report: Report) -> dict[str, Any]:
     """A report as plain values, for files."""
     plain = report._asdict() | {"expected": report.expected._asdict()}
+    del plain["coordinates"]
     plain["chosen"] = {kind: dict(found) for kind, found in report.chosen.items()}
     return plain | {"findings": [finding._asdict() for finding in report.findings]}
 

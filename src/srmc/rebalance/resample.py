@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 
 from srmc._programs import program_of
 from srmc.kernels.discrete.changes import Differences
-from srmc.kernels.discrete.checks import is_biased
+from srmc.kernels.discrete.features import is_biased
 from srmc.kernels.discrete.sites import Sites
 from srmc.kernels.discrete.space import Space
 from srmc.metrics.errors import batch_means_error

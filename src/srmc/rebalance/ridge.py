@@ -7,6 +7,8 @@ determine beta.
 
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -26,6 +28,7 @@ class Ridge:
         phi = phi / size
         self._mean = phi.mean(axis=0)
         self._phi = phi - self._mean
+        self._factors: dict[tuple[int, float], Any] = {}
 
     @functools.cached_property
     def _grams(self) -> Float[np.ndarray, "fold p p"]:
@@ -39,35 +42,44 @@ class Ridge:
     def correction(self, f: Columns, ridge: float) -> Float[np.ndarray, " q"]:
         """-beta·mean(phi): what the regression adds to the means of f."""
         right = self._phi.T @ (f - f.mean(axis=0))
-        found: np.ndarray = -self._mean @ _solve(self._gram, ridge, right)
+        found: np.ndarray = -self._mean @ self._solve(-1, ridge, right)
         return found
 
     def spread(self, ridge: float) -> float:
         """The mean of the squared weights: at least 1."""
-        tilt = self._phi @ _solve(self._gram, ridge, len(self._phi) * self._mean[:, None])
+        tilt = self._phi @ self._solve(-1, ridge, len(self._phi) * self._mean[:, None])
         return float(np.mean((1 - tilt) ** 2))
 
-    def left(self, f: Columns, ridge: float) -> Columns:
-        """What regressions on the other folds leave of f, less their estimates of its mean."""
-        rest = np.empty_like(f)
-        for part, (beta, mean) in zip(folds(len(f)), self._without(f, ridge), strict=True):
-            rest[part] = f[part] - mean - (self._phi[part] + self._mean) @ beta
-        return rest
-
-    def _without(self, f: Columns, ridge: float) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Coefficients from all but one fold, and the estimate of the mean that they give."""
+    def left(self, f: Columns, ridges: Sequence[float]) -> Iterator[Columns]:
+        """With each ridge, what regressions on the other folds leave of f, less their means."""
         parts, phi = folds(len(f)), self._phi
-        mean, total = f.mean(axis=0), f.sum(axis=0)
+        mean = f.mean(axis=0)
         products = [phi[part].T @ (f[part] - mean) for part in parts]
         whole = sum(products)
-        found = []
-        for part, gram, product in zip(parts, self._grams, products, strict=True):
-            beta = _solve(self._gram - gram, ridge, whole - product)
-            others = len(f) - (part.stop - part.start)
-            average = (total - f[part].sum(axis=0)) / others
-            phi_mean = self._mean - phi[part].sum(axis=0) / others
-            found.append((beta, average - phi_mean @ beta))
-        return found
+        # Averages of f and of phi over the other folds, the latter less that over all draws.
+        others = [len(f) - (part.stop - part.start) for part in parts]
+        total = f.sum(axis=0)
+        averages = [
+            (total - f[part].sum(axis=0)) / n for part, n in zip(parts, others, strict=True)
+        ]
+        off = [-phi[part].sum(axis=0) / n for part, n in zip(parts, others, strict=True)]
+        for ridge in ridges:
+            rest = np.empty_like(f)
+            for fold, part in enumerate(parts):
+                beta = self._solve(fold, ridge, whole - products[fold])
+                rest[part] = f[part] - (averages[fold] - off[fold] @ beta) - phi[part] @ beta
+            yield rest
+
+    def _solve(self, fold: int, ridge: float, right: np.ndarray) -> np.ndarray:
+        """(gram + ridge)^-1 right, where the Gram matrix is without a fold, or whole for -1."""
+        if (fold, ridge) not in self._factors:
+            gram = self._gram - (self._grams[fold] if fold >= 0 else 0.0)
+            gram[np.diag_indices_from(gram)] += ridge + 1e-12 * float(np.trace(gram)) / len(gram)
+            self._factors[fold, ridge] = linalg.cho_factor(
+                gram.T, overwrite_a=True, check_finite=False
+            )
+        solved: np.ndarray = linalg.cho_solve(self._factors[fold, ridge], right, check_finite=False)
+        return solved
 
 
 def folds(count: int) -> list[slice]:
@@ -83,13 +95,3 @@ def plain_left(f: Columns) -> Columns:
         others = len(f) - (part.stop - part.start)
         rest[part] = f[part] - (total - f[part].sum(axis=0)) / max(others, 1)
     return rest
-
-
-def _solve(gram: np.ndarray, ridge: float, right: np.ndarray) -> np.ndarray:
-    """(gram + ridge)^-1 right."""
-    size = len(gram)
-    ridge = ridge + 1e-12 * float(np.trace(gram)) / size
-    solved: np.ndarray = linalg.solve(
-        gram + ridge * np.eye(size), right, assume_a="pos", check_finite=False
-    )
-    return solved

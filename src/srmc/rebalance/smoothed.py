@@ -30,7 +30,8 @@ def averages(z: Rows, knots: Knots) -> tuple[Knots, Knots]:
     dim = z.shape[1]
     start = knots[0] - MARGIN * rule.BANDWIDTH
     width = (knots[-1] + MARGIN * rule.BANDWIDTH - start) / BINS
-    places = np.clip((z - start) / width, 0, BINS - 1).astype(int) + BINS * np.arange(dim)
+    places = ((z - start.astype(z.dtype)) / width.astype(z.dtype)).clip(0, BINS - 1).astype(int)
+    places += BINS * np.arange(dim)
     counts = np.bincount(places.ravel(), minlength=BINS * dim).reshape(dim, BINS)
     share = counts / len(z)
     centre = start[:, None] + width[:, None] * (np.arange(BINS) + 0.5)

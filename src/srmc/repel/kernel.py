@@ -1,9 +1,15 @@
-"""The base kernel: any BlackJAX algorithm, seen as a function of a target that may move."""
+"""The base kernel: any BlackJAX algorithm, seen as a function of a target that may move.
 
+Its cost, the number of values and gradients of the log density per step, is counted in the trace
+of a step with a stand-in log density, so that the user's is never evaluated. A conditional counts
+as its costlier branch.
+"""
+
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import blackjax
 import jax
@@ -11,11 +17,24 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from blackjax.base import SamplingAlgorithm
+from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, check_call, check_count, check_number, is_concrete, short
-from srmc.repel.cost import Calls, count_calls
 from srmc.repel.target import all_finite
-from srmc.types import Array, Bool, Int, KernelInfo, KernelState, LogDensity, Position, PRNGKey
+from srmc.types import (
+    Array,
+    Bool,
+    Int,
+    KernelInfo,
+    KernelState,
+    LogDensity,
+    Position,
+    PRNGKey,
+    Scalar,
+)
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, JaxprEqn
 
 # Kernels whose log density is that of the likelihood alone, so that its score is not centred.
 _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
@@ -28,48 +47,41 @@ def caches(state: KernelState, name: str) -> bool:
     return name in getattr(state, "_fields", ()) and getattr(state, name) is not None
 
 
-def as_algorithm(name: str, built: Any) -> SamplingAlgorithm:
-    """What a kernel's function returned, which must have the form of BlackJAX."""
+def as_algorithm(algorithm: Callable[..., Any], built: Any) -> SamplingAlgorithm:
+    """What the function of a kernel returned, which must have the form of BlackJAX."""
     if not (callable(getattr(built, "init", None)) and callable(getattr(built, "step", None))):
         raise TypeError(
-            f"kernel {name} must return a blackjax.SamplingAlgorithm, with init and step, got "
-            f"{short(built)}"
+            f"kernel {kernel_name(inspect.unwrap(algorithm))} must return a "
+            f"blackjax.SamplingAlgorithm, with init and step, got {short(built)}"
         )
-    algorithm: SamplingAlgorithm = built
-    return algorithm
+    found: SamplingAlgorithm = built
+    return found
 
 
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
 class Kernel:
     """A kernel without its target, which is an argument of every method instead."""
 
-    def __init__(
-        self,
-        algorithm: Callable[..., SamplingAlgorithm],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ):
-        if not callable(algorithm):
-            raise TypeError(
-                f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}"
-            )
-        while isinstance(algorithm, functools.partial):
-            args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
-            algorithm = algorithm.func
-        core = inspect.unwrap(algorithm)
-        self.name = kernel_name(core)
-        if _is_one_of(core, _PARTIAL_TARGET):
-            raise ValueError(
-                f"algorithm must act on a whole log density; {self.name} takes a likelihood's"
-            )
-        self._reports_rounds = not _is_one_of(core, _UNCOUNTED)
-        self._given = _check_arguments(f"kernel {self.name}", core, args, kwargs)
-        self._algorithm, self._args, self._kwargs = algorithm, args, kwargs
-        self.split: Any = algorithm if hasattr(algorithm, "build_split_kernel") else None
-        self._calls: dict[Hashable, Calls] = {}
+    algorithm: Callable[..., SamplingAlgorithm] = dataclasses.field(metadata={"static": True})
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    _calls: dict[Hashable, "Calls"] = dataclasses.field(
+        default_factory=dict, compare=False, metadata={"static": True}
+    )
+
+    @property
+    def _core(self) -> Callable[..., Any]:
+        core: Callable[..., Any] = inspect.unwrap(self.algorithm)
+        return core
+
+    @property
+    def name(self) -> str:
+        return kernel_name(self._core)
 
     def _build(self, logdensity_fn: LogDensity) -> SamplingAlgorithm:
-        found = self._algorithm(logdensity_fn, *self._args, **self._kwargs)
-        return as_algorithm(self.name, found)
+        built = self.algorithm(logdensity_fn, *self.args, **self.kwargs)
+        return as_algorithm(self.algorithm, built)
 
     def init(
         self,
@@ -79,7 +91,8 @@ class Kernel:
         needs_gradient: bool = False,
     ) -> KernelState:
         """The kernel's state at a position."""
-        _check_shapes(self._given, optax.tree.size(position))
+        given = _check_arguments(self.name, self._core, self.args, self.kwargs)
+        _check_shapes(given, optax.tree.size(position))
         init = self._build(logdensity_fn).init
         takes_key = len(inspect.signature(init).parameters) > 1
         try:
@@ -111,11 +124,10 @@ class Kernel:
         return _kept(state, *self._build(logdensity_fn).step(rng_key, state))
 
     def split_step(
-        self, target: Any, rng_key: PRNGKey, state: KernelState
+        self, transition: Callable[..., Any], target: Any, rng_key: PRNGKey, state: KernelState
     ) -> tuple[KernelState, KernelInfo, Bool[Array, ""]]:
-        """The same on a target in two parts, for a kernel that takes it so; see `split.py`."""
-        kernel = self.split.build_split_kernel()
-        return _kept(state, *kernel(rng_key, state, target, *self._args, **self._kwargs))
+        """The same by a transition that takes its target in two parts; see `frames.TwoPart`."""
+        return _kept(state, *transition(rng_key, state, target, *self.args, **self.kwargs))
 
     def rescore(self, logdensity_fn: LogDensity, state: KernelState) -> KernelState:
         """The state with everything it caches about the target evaluated again."""
@@ -159,13 +171,32 @@ class Kernel:
         calls = self._calls[signature]
         if calls.loops and getattr(info, "num_gradients", None) is not None:
             return jnp.asarray(calls.values), info.num_gradients
-        if calls.loops and not (self._reports_rounds and hasattr(info, "num_integration_steps")):
+        reports_rounds = not _is_one_of(self._core, _UNCOUNTED)
+        if calls.loops and not (reports_rounds and hasattr(info, "num_integration_steps")):
             return None
         rounds = info.num_integration_steps if calls.loops else 0
         return (
             jnp.asarray(calls.values + calls.values_per_round * rounds),
             jnp.asarray(calls.gradients + calls.gradients_per_round * rounds),
         )
+
+
+def kernel_of(
+    algorithm: Callable[..., SamplingAlgorithm], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Kernel:
+    """An algorithm with its arguments, checked."""
+    if not callable(algorithm):
+        raise TypeError(f"algorithm must be a BlackJAX algorithm or the like, got {algorithm!r}")
+    while isinstance(algorithm, functools.partial):
+        args, kwargs = (*algorithm.args, *args), {**algorithm.keywords, **kwargs}
+        algorithm = algorithm.func
+    core = inspect.unwrap(algorithm)
+    if _is_one_of(core, _PARTIAL_TARGET):
+        raise ValueError(
+            f"algorithm must act on a whole log density; {kernel_name(core)} takes a likelihood's"
+        )
+    _check_arguments(kernel_name(core), core, args, kwargs)
+    return Kernel(algorithm, args, kwargs)
 
 
 def _kept(
@@ -187,11 +218,11 @@ def _kept(
 
 
 def _check_arguments(
-    what: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str, algorithm: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by name; refuse those that the algorithm does not take or that are no good."""
+    """The arguments by name, or an error about one that is unknown or invalid."""
     signed = getattr(algorithm, "differentiable", algorithm)
-    given = check_call(what, signed, (None, *args), kwargs)
+    given = check_call(f"kernel {name}", signed, (None, *args), kwargs)
     if "step_size" in given:
         check_number("step_size", given["step_size"], above=0.0)
     if _is_metric(given.get("inverse_mass_matrix")):
@@ -207,7 +238,7 @@ def _is_metric(matrix: Any) -> bool:
 
 
 def _check_metric(matrix: Any) -> None:
-    """Refuse an inverse mass matrix that is not positive definite."""
+    """Raise for an inverse mass matrix that is not positive definite."""
     name = "inverse_mass_matrix"
     if not is_concrete(matrix):
         return
@@ -216,7 +247,7 @@ def _check_metric(matrix: Any) -> None:
         check_number(name, numbers, above=0.0, scalar=False)
         return
     symmetric = numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1]
-    symmetric = symmetric and np.allclose(numbers, numbers.T, rtol=1e-4)  # no NaN is
+    symmetric = symmetric and np.allclose(numbers, numbers.T, rtol=1e-4)  # false for NaN
     if not (symmetric and np.linalg.eigvalsh(numbers)[0] > 0):
         raise ValueError(
             f"{name} must be a vector of positive numbers or a positive definite matrix, got "
@@ -225,7 +256,7 @@ def _check_metric(matrix: Any) -> None:
 
 
 def _check_shapes(given: dict[str, Any], size: int) -> None:
-    """Refuse scales that do not have the size of the position."""
+    """Raise for scales that do not have the size of the position."""
     for name, what in (("inverse_mass_matrix", ""), ("sigma", "step_size, ")):
         value: Any = given.get(name)
         shape = jnp.shape(value) if _is_metric(value) else ()
@@ -253,10 +284,106 @@ def _belongs_to_position(field: str) -> bool:
 
 
 def _proposal_is_finite(info: KernelInfo) -> Bool[Array, ""]:
-    """Whether the proposal, as far as the kernel reports it, had a density and a chance."""
+    """Whether the proposal, as far as the kernel reports it, was finite with nonzero acceptance."""
     ends = ("proposal", "trajectory_leftmost_state", "trajectory_rightmost_state")
     finite = jnp.asarray(getattr(info, "acceptance_rate", 1.0)) > 0
     for end in ends:
         density = getattr(getattr(info, end, None), "logdensity", 0.0)
         finite &= jnp.isfinite(density)
     return finite
+
+
+_VALUE, _GRADIENT = "srmc_value", "srmc_gradient"
+
+
+class Calls(NamedTuple):
+    """The values and gradients that a step evaluates, outside loops and per round of a loop."""
+
+    values: int = 0
+    gradients: int = 0
+    values_per_round: int = 0
+    gradients_per_round: int = 0
+
+    @property
+    def loops(self) -> bool:
+        """Whether any of the calls are made in a loop of unknown length."""
+        return self.values_per_round + self.gradients_per_round > 0
+
+    def times(self, n: int) -> "Calls":
+        """The calls of n repetitions."""
+        return Calls(*(n * count for count in self))
+
+    def in_loop(self) -> "Calls":
+        """The same calls, made in each round of a loop."""
+        return Calls(
+            values_per_round=self.values_per_round + self.values,
+            gradients_per_round=self.gradients_per_round + self.gradients,
+        )
+
+
+def count_calls(
+    build: Callable[[LogDensity], SamplingAlgorithm], rng_key: PRNGKey, state: KernelState
+) -> Calls:
+    """The calls that one step of `build(logdensity_fn)` makes to its log density."""
+    dtype = getattr(getattr(state, "logdensity", None), "dtype", float)
+
+    def srmc_value(x: Position) -> Scalar:
+        return jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x)), dtype)
+
+    def srmc_gradient(x: Position, x_dot: Position) -> tuple[Scalar, Scalar]:
+        return srmc_value(x), srmc_value(x_dot)
+
+    @jax.custom_jvp
+    def logdensity(x: Position) -> Scalar:
+        value: Scalar = jax.jit(srmc_value)(x)
+        return value
+
+    @logdensity.defjvp
+    def logdensity_jvp(
+        primals: tuple[Position], tangents: tuple[Position]
+    ) -> tuple[Scalar, Scalar]:
+        out, _ = jax.jit(srmc_gradient)(primals[0], primals[0])
+        return out, srmc_value(tangents[0])
+
+    unit = jax.tree.leaves(state.position)[0].size
+    return _calls(jax.make_jaxpr(build(logdensity).step)(rng_key, state).jaxpr, unit)
+
+
+def _calls(jaxpr: "Jaxpr", unit: int) -> Calls:
+    """The calls in a jaxpr; `unit` is the size of a position's first leaf without batching."""
+    return _combine(sum, (_equation_calls(eqn, unit) for eqn in jaxpr.eqns))
+
+
+def _equation_calls(eqn: "JaxprEqn", unit: int) -> Calls:
+    name, primitive = eqn.params.get("name"), eqn.primitive.name
+    if name == _VALUE:
+        return Calls(values=_size(eqn.invars[0]) // unit)
+    if name == _GRADIENT:
+        return Calls(gradients=_size(eqn.invars[0]) // unit)
+    inner = [_calls(jaxpr, unit) for jaxpr in _subjaxprs(eqn.params)]
+    if primitive == "cond":
+        return _combine(max, inner)
+    total = _combine(sum, inner)
+    if primitive == "scan":
+        return total.times(eqn.params["length"])
+    return total.in_loop() if primitive == "while" else total
+
+
+def _combine(how: Callable[[Iterable[int]], int], calls: Iterable[Calls]) -> Calls:
+    """The entrywise sum or maximum."""
+    return Calls(*map(how, zip(Calls(), *calls, strict=True)))
+
+
+def _size(variable: Any) -> int:
+    return int(variable.aval.size)
+
+
+def _subjaxprs(params: dict[str, Any]) -> Iterator["Jaxpr"]:
+    from jax.extend.core import ClosedJaxpr, Jaxpr  # which takes a while to import
+
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, Jaxpr):
+                yield item

@@ -8,22 +8,27 @@ from typing import Any
 from blackjax import GenerateSamplingAPI
 from blackjax.base import SamplingAlgorithm
 
-from srmc._checks import check_count, check_option, outputs_of
+from srmc._checks import check_count, check_option, is_concrete, outputs_of
 from srmc.repel.field import Field
-from srmc.repel.fixed import fixed_step, rescore
-from srmc.repel.kernel import Kernel, kernel_name
-from srmc.repel.memory import is_plain, make_memory
-from srmc.repel.moving import moving_step
-from srmc.repel.parts import Parts
-from srmc.repel.plain import plain_step
-from srmc.repel.split import can_split, split_step
+from srmc.repel.frames import Frame, frame_of
+from srmc.repel.history import make_history
+from srmc.repel.kernel import kernel_name, kernel_of
+from srmc.repel.loop import make_loop
 from srmc.repel.state import RepelState
-from srmc.repel.strength import Strength, watched
+from srmc.repel.strength import Strength, as_strength, watched
 from srmc.repel.surrogate import Surrogate, along, shift
-from srmc.repel.target import as_position, check_start, from_score, rejecting
+from srmc.repel.target import Target, as_position, check_start, from_score
 from srmc.types import Array, Feature, LogDensity, Position, PRNGKey, ScoreFn
 
 DEFAULT_STRENGTH = watched(1.0)
+
+
+class Repellable:
+    """An algorithm that repels itself, such as a kernel on a discrete space."""
+
+    def repel(self, *args: Any, **options: Any) -> SamplingAlgorithm | None:
+        """The repelled sampler; None if the arguments are those of a continuous kernel."""
+        raise NotImplementedError
 
 
 class Repelled(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
@@ -83,7 +88,7 @@ def repel(
         `srmc.repel.affine()`.
     frame
         "moving", the default for a shift and the only frame of a field: draws travel with the
-        target, and the base chain is the plain one whatever alpha is. A move that costs more than
+        target, and the base chain does not depend on alpha. A move that costs more than
         10 + d in log density is not made and counts as not finite; moves are checked only on
         steps that update the history. "fixed", the only frame of a tilt: the chain stays where it
         is when the target moves, as in the paper, which speeds up the mixing of kernels with
@@ -119,28 +124,24 @@ def repel(
         "history_start": history_start,
     }
     logdensity_fn = _as_density(algorithm, logdensity_fn, score_fn)
-    if hasattr(algorithm, "chosen"):  # by its arguments it may be a kernel on a discrete space
-        algorithm, args, kwargs = algorithm.chosen(*args, **kwargs)
-    if hasattr(algorithm, "repel"):  # a kernel on a discrete space
+    if isinstance(algorithm, Repellable):
         bent = {"surrogate": surrogate, "frame": frame, "feedback_every": feedback_every}
         given = {k: v for k, v in bent.items() if v not in (None, 1)}
-        repelled: SamplingAlgorithm = algorithm.repel(
-            logdensity_fn, *args, history=history, **given, **kwargs
-        )
-        return repelled
+        found = algorithm.repel(logdensity_fn, *args, history=history, **given, **kwargs)
+        if found is not None:
+            return found
     chosen = as_surrogate(surrogate)
     frame = choose_frame(frame, chosen)
-    memory = make_memory(chosen.precondition, **history)
+    loop = make_loop(chosen.precondition, **history)
     check_count("feedback_every", feedback_every)
-    if feedback_every > 1 and not (frame == "moving" and memory.updates_at_each_step):
+    if feedback_every > 1 and not (frame == "moving" and loop.history.at_each_step):
         raise ValueError(
             f"feedback_every={feedback_every} needs frame='moving' and history_every=1, "
-            f"got {frame!r} and {memory.every}"
+            f"got {frame!r} and {loop.history.every}"
         )
-    parts = Parts(
-        rejecting(logdensity_fn), Kernel(algorithm, args, kwargs), chosen, memory, feedback_every
-    )
+    kernel, target = kernel_of(algorithm, args, kwargs), Target(logdensity_fn)
     alone = is_plain(alpha)
+    parts = frame_of(frame, Frame(target, kernel, chosen, loop, feedback_every), alone)
 
     def init(
         position: Position, rng_key: PRNGKey | None = None, theta: Feature | None = None
@@ -151,11 +152,14 @@ def repel(
         check_start(logdensity_fn, position, with_score=not alone)
         return parts.start(position, rng_key, theta, alone)
 
-    bends = frame == "fixed" and not alone and not can_split(parts)
-    step = plain_step if alone else moving_step if frame == "moving" else split_step
-    out = Repelled(init, fixed_step(parts) if bends else step(parts))
-    out.rescore = functools.partial(rescore, parts) if bends else parts.rescore
+    out = Repelled(init, parts.step)
+    out.rescore = parts.rescore
     return out
+
+
+def is_plain(alpha: float | Array | Strength) -> bool:
+    """Whether the strength is a constant 0, so that the base kernel runs alone."""
+    return not isinstance(alpha, Strength) and is_concrete(alpha) and float(alpha) == 0.0
 
 
 def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSamplingAPI:
@@ -205,15 +209,15 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
 
 
 def check_options(options: dict[str, Any], more: tuple[str, ...] = ()) -> None:
-    """Refuse names that `repel` does not know, and bad values of those about the history."""
+    """Raise for names that `repel` does not have, and for bad values of `alpha` and `history_*`."""
     known = inspect.signature(repel).parameters
     unknown = [name for name in options if name not in (*known, *more)]
     if unknown:
         found = ", ".join(map(str, unknown))
         raise ValueError(f"repellence must be keywords of repel, got {found}")
-    names = inspect.signature(make_memory).parameters
-    history = {n: options.get(n, known[n].default) for n in names if n in known}
-    make_memory(lambda theta: theta, **history)
+    names = inspect.signature(make_history).parameters
+    make_history(**{n: options.get(n, known[n].default) for n in names})
+    as_strength(options.get("alpha", DEFAULT_STRENGTH))
 
 
 def _as_density(
@@ -239,7 +243,7 @@ def _as_density(
 
 
 def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
-    """The surrogate that the keyword asks for: a shift by default, or a move along a field."""
+    """The surrogate of this keyword: by default a shift; for a field, a move along it."""
     if surrogate is None:
         return shift()
     if isinstance(surrogate, Field):
@@ -252,11 +256,11 @@ def as_surrogate(surrogate: Surrogate | Field | None) -> Surrogate:
 
 
 def choose_frame(frame: str | None, surrogate: Surrogate) -> str:
-    """The frame that the keyword asks for, which the surrogate must have."""
+    """The frame of this keyword; raise if the surrogate does not have it."""
     if frame is None:
         return "moving" if surrogate.carries else "fixed"
     check_option("frame", frame, ("fixed", "moving"))
-    if frame == "fixed" and surrogate.bend is None:
+    if frame == "fixed" and not surrogate.bends:
         raise ValueError("frame='fixed' needs srmc.tilt() or srmc.shift(); a field moves the state")
     if frame == "moving" and not surrogate.carries:
         raise ValueError("frame='moving' needs surrogate=srmc.shift(); the tilt has no such frame")

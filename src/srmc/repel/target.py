@@ -1,22 +1,15 @@
 """The target: a log density on a Euclidean pytree, and checks of where a chain starts."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.tree_util import register_dataclass
 
 from srmc._checks import as_numbers, is_concrete, is_numeric, outputs_of, short
-from srmc.types import (
-    Array,
-    ArrayLike,
-    Bool,
-    LogDensity,
-    Position,
-    PyTree,
-    Scalar,
-    Score,
-    ScoreFn,
-)
+from srmc.types import Array, ArrayLike, Bool, LogDensity, Position, PyTree, Scalar, Score, ScoreFn
 
 
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
@@ -26,14 +19,21 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
-def rejecting(logdensity_fn: LogDensity) -> LogDensity:
-    """The same log density, with NaN and +inf replaced by -inf, which every kernel rejects."""
+@register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A log density, with -inf, which every kernel rejects, in place of NaN and +inf."""
 
-    def logdensity(position: Position) -> Scalar:
-        value = logdensity_fn(position)
+    logdensity_fn: LogDensity
+
+    def __call__(self, position: Position) -> Scalar:
+        value = self.logdensity_fn(position)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    return logdensity
+    def value_and_score(self, position: Position) -> tuple[Scalar, Score]:
+        """The log density and its gradient."""
+        value, score = jax.value_and_grad(self)(position)
+        return value, score
 
 
 def from_score(score_fn: ScoreFn) -> LogDensity:
@@ -99,7 +99,7 @@ def as_position(position: PyTree, name: str = "position") -> Position:
 def check_density(
     logdensity_fn: LogDensity, position: Position, name: str = "logdensity_fn"
 ) -> None:
-    """Refuse a log density that does not return one floating-point number."""
+    """Raise for a log density that does not return one floating-point number."""
     out = outputs_of(name, logdensity_fn, position)
     shape = getattr(out, "shape", None)
     if shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
@@ -108,7 +108,7 @@ def check_density(
 
 
 def check_start(logdensity_fn: LogDensity, position: Position, with_score: bool = False) -> None:
-    """Refuse a log density that is not a scalar or is not finite at the initial position.
+    """Raise for a log density that is not a scalar or is not finite at the initial position.
 
     With `with_score`, its gradient must be finite there too.
     """

@@ -1,6 +1,7 @@
 """The standard errors of a result's estimates, by the way in which its draws were made."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from srmc.metrics.errors import (
     between_chains_error,
     effective_size,
     repelled_error,
+    rounding,
 )
 from srmc.metrics.tails import plain_error, tail_shape
-from srmc.rebalance.errors import active_features, error_beside, no_features
+from srmc.rebalance.errors import error_beside, features_of
+from srmc.rebalance.fit import Fit
 from srmc.rebalance.regress import Features
 from srmc.rebalance.report import Report, from_record
 from srmc.results.kept import Kept
@@ -28,11 +31,14 @@ class Errors:
 
     rebalanced
         The features of each map; version 0.2 has those of one in some draws of sticky chains.
+    scored
+        The draws and scores of the only map, if there is one.
     repelled
         The features that the history averaged, its gain and alpha, and whether it was shared.
     """
 
     rebalanced: list[Features] | None = None
+    scored: tuple[Block, Block] | None = None
     repelled: tuple[Any, ...] | None = None
 
     @staticmethod
@@ -56,10 +62,25 @@ class Errors:
         """The errors of rebalanced draws: x before with scores s, and one report per map."""
         split = lambda v: np.array_split(v, len(reports))
         features = [
-            active_features(own, score) if report.moved else no_features(own)
+            features_of(own, score, report)
             for own, score, report in zip(split(x), split(s), reports, strict=True)
         ]
-        return Errors(rebalanced=features)
+        return Errors(features, (x, s) if len(reports) == 1 else None)
+
+    @functools.cached_property
+    def _fit(self) -> Fit | None:
+        return None if self.scored is None else Fit(*self.scored)
+
+    def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of a function over `draws`, which are `base` before they were moved, its error.
+
+        Of draws that were rebalanced it is that of a regression of the function itself, unless no
+        regression is better than the average.
+        """
+        plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
+        if self._fit is None or self.scored is None or self.scored[0].shape[:2] != base.shape[:2]:
+            return plain
+        return self._fit.estimate(base, plain)
 
     def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved.
@@ -111,6 +132,11 @@ class Errors:
                 np.where(stuck, np.maximum(error, more), error)
                 for error, more in zip(of_quantiles, between, strict=True)
             ]
+        step = rounding(draws)
+        average = step / np.sqrt(12 * ordered.shape[1])
+        bias = step**2 / np.where(sd > 0, 24 * sd, np.inf)
+        of_mean, of_sd = np.hypot(of_mean, average), np.hypot(of_sd, average + bias)
+        of_quantiles = [np.hypot(error, step / 2) for error in of_quantiles]
         chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]
         return [mean, sd, of_mean, *levels, of_sd, *of_quantiles, *chains]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from srmc._checks import printable
 from srmc._extras import extra
-from srmc._files import as_path, check_seal, seal, write_whole
+from srmc._files import Place, as_path, check_seal, local, seal, write_whole
 from srmc.models.labels import Labels
 from srmc.results.datasets import NAME, PLAIN, UNCONSTRAINED, groups_of, nested
 from srmc.results.kept import Kept
@@ -26,7 +26,7 @@ OPTIONAL = (*GROUPS, *OLD.values(), "coords")
 REMEDY = "put back a copy of it; what is left of it xarray.open_datatree may read"
 
 
-def save(result: Result, path: Path) -> None:
+def save(result: Result, path: Place) -> None:
     """Write a NetCDF file."""
     run = {
         "shared_history": result.shared_history,
@@ -75,12 +75,13 @@ def load(path: str | os.PathLike[str]) -> Result:
     path = as_path("path", path)
     if not path.is_file():
         raise ValueError(f"path must be a file that Result.save wrote, got {path}")
-    check_seal(path, REMEDY)
-    try:
-        return _loaded(path)
-    except Exception as error:  # of many kinds, in a file without a checksum
-        message = f"{path} is damaged, truncated or no result of srmc: {error}; {REMEDY}"
-        raise ValueError(message) from None
+    with local(path) as file:
+        check_seal(file, REMEDY, shown=path)
+        try:
+            return _loaded(file)
+        except Exception as error:  # of many kinds, in a file without a checksum
+            message = f"{path} is damaged, truncated or no result of srmc: {error}; {REMEDY}"
+            raise ValueError(message) from None
 
 
 def _loaded(path: Path) -> Result:

@@ -54,7 +54,8 @@ def _estimates(result: Result, shown: Shown, own: Any) -> Iterator[Markup]:
     plain = None
     if shown.before is not None or (what != "plain" and result.kept.base_moments):
         plain = summary_of(result, shown, base=True)
-    words = f"These are estimates from the {what} draws, each with its standard error."
+    how = "by control variates from the plain" if what == "controlled" else f"from the {what}"
+    words = f"These are estimates {how} draws, each with its standard error."
     if plain is not None:
         words += (
             " The gain is the factor by which the number of plain draws would have to grow for the "

@@ -8,7 +8,7 @@ from srmc.results.result import Result
 
 # Settings that are repeated whatever their value, and those that are only if they were given.
 ALWAYS = ("kernel", "alpha", "num_warmup", "num_samples", "num_chains", "seed", "shared_history")
-IF_GIVEN = ("target_error", "step_size", "num_integration_steps", "space", "repellence")
+IF_GIVEN = ("chains", "target_error", "step_size", "num_integration_steps", "space", "repellence")
 DEFAULTS = {"coordinates": "auto", "thin": 1, "keep": "draws", "base": False}
 
 

@@ -16,6 +16,7 @@ from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
 from srmc.models.labels import Labels
 from srmc.models.problem import Problem
+from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
@@ -82,7 +83,7 @@ class Result:
             stats={"alpha": np.zeros(after.shape[:2])},
             draws={"x": after},
             base={"x": before},
-            scored={"position": before, "score": s},
+            scored=scored_in(before, s, report),
         )
         about = {"rebalancing": [as_record(report)], "num_draws": after.shape[1]}
         return Result(kept, about)
@@ -131,6 +132,11 @@ class Result:
     def covariance(self) -> np.ndarray | None:
         """The covariance of the coordinates, in the order of `summary()`, if it was kept."""
         return self.kept.covariance
+
+    @property
+    def is_controlled(self) -> bool:
+        """Whether the moments are those of the plain draws with control variates."""
+        return bool(self.about.get("controlled", False))
 
     @property
     def is_rebalanced(self) -> bool:
@@ -221,6 +227,8 @@ class Result:
 
             mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
 
+        If the draws are rebalanced, the function is regressed on the features of the plain draws:
+        that serves functions of several parameters better than the moved draws do.
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """
@@ -232,10 +240,11 @@ class Result:
             )
         values = _of_draws(function, self.base) if self.base is not None else mean
         after, before = (v.reshape(*shape, -1) for v in (mean, values))
-        error = self._errors.of_mean(after, before)
+        estimate, error = self._errors.estimate(after, before)
         if np.any(are_events(before)):
+            estimate = np.where(are_events(before), np.clip(estimate, 0, 1), estimate)
             error = with_unseen(before, error, self._independent)
-        return mean.mean(axis=(0, 1)), error.reshape(mean.shape[2:])
+        return estimate.reshape(mean.shape[2:]), error.reshape(mean.shape[2:])
 
     def _moment_rows(self, base: bool, names: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
@@ -297,7 +306,7 @@ class Result:
         if path is not None:
             if path.suffix and path.suffix[1:].lower() not in known:
                 raise ValueError(f"path must end with one of {', '.join(known)}, got {path}")
-            figure.savefig(path, dpi=110)
+            write_whole(path, lambda aside: figure.savefig(aside, dpi=110))
         return figure
 
     def report(self, path: str | os.PathLike[str]) -> None:

@@ -65,7 +65,9 @@ def summary_of(result: Result, shown: Shown, base: bool) -> Any:
 
 
 def kind_of(result: Result) -> str:
-    """What the draws are: rebalanced, resampled, repelled or plain."""
+    """What the draws are: rebalanced, resampled, repelled or plain; or with control variates."""
+    if result.is_controlled:
+        return "controlled"
     if result.is_rebalanced:
         resampled = any("states" in report.chosen for report in result.rebalancing)
         return "resampled" if resampled else "rebalanced"

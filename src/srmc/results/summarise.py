@@ -43,7 +43,8 @@ def summary(
     A row per coordinate with `mean`, `sd`, the quantiles, and their Monte Carlo standard errors
     (`mcse_mean`, `mcse_sd`, `mcse_5%`, ...). `r_hat` and `ess` are those of the plain chains, to
     which they apply. `gain` is the factor by which more plain draws would be needed for the same
-    error of the mean; 1 for plain draws.
+    error of the mean; 1 for plain draws. Means of variables that the parameters determine, such as
+    predictions, are those of a regression of the variable itself, not of its moved draws.
     """
     check_option("kind", kind, ("all", "short"))
     if isinstance(trace_or_result, Result):
@@ -97,5 +98,10 @@ def _rows(new: Any, old: Any, name: str, levels: tuple[float, ...]) -> list[tupl
         chosen = [own[2], *own[3 + len(levels) : 4 + 2 * len(levels)]]
         scaled = [error * np.sqrt(ratio) for error, ratio in zip(chosen, gain, strict=True)]
         last = [*own[-3:], np.full(len(mean), 1 / max(gain[0], 1e-12))]
+        if "srmc_mean" in new[name].attrs:  # of a regression of the variable itself
+            these = slice(len(rows), len(rows) + len(found))
+            attributes = (new[name].attrs[f"srmc_{k}"] for k in ("mean", "mean_error"))
+            mean, scaled[0] = (np.ravel(value)[these] for value in attributes)
+            last[-1] = (own[2] / np.maximum(scaled[0], 1e-300)) ** 2
         rows += zip(found, mean, sd, *rest[: len(levels)], *scaled, *last, strict=True)
     return rows

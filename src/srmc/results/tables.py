@@ -190,11 +190,13 @@ def _repels(result: Result) -> bool:
 def _what(result: Result) -> str:
     if result.is_rebalanced:
         return "rebalanced"
+    if result.is_controlled:
+        return "control variates"
     return "repelled" if _repels(result) else "mean"
 
 
 def _has_base(result: Result) -> bool:
-    changed = result.is_rebalanced or _repels(result)
+    changed = result.is_rebalanced or result.is_controlled or _repels(result)
     return changed and (result.base is not None or result.kept.base_moments is not None)
 
 

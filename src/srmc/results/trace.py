@@ -8,8 +8,8 @@ import numpy as np
 
 from srmc._arviz import import_arviz
 from srmc._versions import versions
+from srmc.models.draws import over_draws
 from srmc.models.labels import RESERVED
-from srmc.models.over_draws import over_draws
 from srmc.results.datasets import PLAIN, dataset, groups_of
 from srmc.results.result import Result
 

@@ -16,6 +16,8 @@ _DRAWS = {
     "resampled": "The draws were then resampled, so that functions whose means are known average "
     "to these means.",
     "repelled": "The chains were pushed away from regions that they had visited too often.",
+    "controlled": "Means and variances are those of the plain draws with control variates: what "
+    "the gradients of the log density explain of their noise is removed.",
     "plain": "These are the draws of the plain kernel.",
 }
 

@@ -12,9 +12,7 @@ commit behind the others, which then go back to the one before.
 """
 
 import os
-import shutil
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +20,8 @@ import numpy as np
 
 from srmc._files import (
     REMEDY,
+    Place,
+    as_place,
     check_writable,
     read_arrays,
     read_json,
@@ -67,8 +67,9 @@ class Checkpoint:
         fixed: str | None = None,
     ) -> None:
         several = jax.process_count() > 1
-        self.folder = Path(folder, f"process-{jax.process_index()}") if several else Path(folder)
-        if Path(folder, "run.json" if several else "process-0").exists():
+        place = as_place(folder)
+        self.folder = place / f"process-{jax.process_index()}" if several else place
+        if (place / ("run.json" if several else "process-0")).exists():
             raise ValueError(
                 f"checkpoint {folder} belongs to a run with another number of processes than the "
                 f"{jax.process_count()} there are"
@@ -108,7 +109,7 @@ class Checkpoint:
     @property
     def is_there(self) -> bool:
         """Whether the folder still holds this run."""
-        return os.path.exists(self.folder / "run.json")
+        return (self.folder / "run.json").exists()
 
     def save_warmup(self, groups: Groups) -> None:
         """Store the outcome of warm-up."""
@@ -122,7 +123,7 @@ class Checkpoint:
     def save(self, commit: Commit) -> None:
         """Commit draws that are on the disk, or moments."""
         if jax.process_count() > 1 and self._state.exists():
-            write_whole(self._before, lambda aside: shutil.copyfile(self._state, aside))
+            _copy(self._state, self._before)
         leaves = {str(n): np.asarray(x) for n, x in enumerate(jax.tree.leaves(commit.carry))}
         arrays = joined({"carry": leaves, "kept": commit.kept})
         write_arrays(self._state, arrays | {"done": np.asarray(commit.done)})
@@ -130,7 +131,7 @@ class Checkpoint:
     def go_back(self, done: int) -> None:
         """Make the commit of `done` draws the last one, so that it stays when the next is made."""
         if self._before.exists() and int(read_arrays(self._before)["done"]) == done:
-            write_whole(self._state, lambda aside: shutil.copyfile(self._before, aside))
+            _copy(self._before, self._state)
 
     def commits(self, like: PyTree[Any]) -> dict[int, Commit]:
         """The stored commits by their number of draws, with carries structured as `like`."""
@@ -142,15 +143,20 @@ class Checkpoint:
         return Draws(self.folder / "draws.zarr", num_draws)
 
     @property
-    def _state(self) -> Path:
+    def _state(self) -> Place:
         return self.folder / "state.npz"
 
     @property
-    def _before(self) -> Path:
+    def _before(self) -> Place:
         return self.folder / "state-before.npz"
 
 
-def _read(path: Path, like: PyTree[Any]) -> Commit:
+def _copy(path: Place, other: Place) -> None:
+    content = path.read_bytes()
+    write_whole(other, lambda aside: aside.write_bytes(content))
+
+
+def _read(path: Place, like: PyTree[Any]) -> Commit:
     arrays = read_arrays(path)
     done = arrays.pop("done", None)
     groups = grouped(arrays)

@@ -1,5 +1,6 @@
 """Settings in words, by which a checkpoint knows them again."""
 
+import dataclasses
 import inspect
 import re
 import zlib
@@ -17,6 +18,9 @@ def describe(value: Any, depth: int = 6) -> str:
     """
     if isinstance(value, tuple):
         return f"({', '.join(describe(part, depth - 1) for part in value)})"
+    if dataclasses.is_dataclass(value) and depth > 0:
+        fields = (describe(getattr(value, f.name), depth - 1) for f in dataclasses.fields(value))
+        return f"{type(value).__name__}({', '.join(fields)})"
     if inspect.isfunction(value) and depth > 0:
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         inside = [describe(c, depth - 1) for c in cells]

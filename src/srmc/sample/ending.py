@@ -18,13 +18,13 @@ from srmc.rebalance.report import Report, as_record
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import troubles
-from srmc.sample.finish import rebalance_run
+from srmc.sample.finish import How, rebalance_run
 from srmc.sample.learning import described, in_model
 from srmc.sample.looks import Aim
 from srmc.sample.plan import Plan
 from srmc.sample.precision import Look, look_at, missed
 from srmc.sample.stop import Stop
-from srmc.sample.task import dim_of
+from srmc.sample.task import dim_of, first_of
 from srmc.sample.tune import Tuned, Tuner
 
 
@@ -88,16 +88,15 @@ class Ending(NamedTuple):
         stop.at_once = True
         if plan.rebalances(dim_of(self.tuned.positions)):
             last = self.show if stop.signal is None else stop.show  # a stop does not wait for this
-            kept, reports, known = rebalance_run(
-                self.inner, plan, self.tuner, kept, self.tuned.positions, last
-            )
+            how, first = How.of(plan, self.tuner), first_of(self.tuned.positions)
+            kept, reports, known = rebalance_run(self.inner, how, kept, first, last)
             if self.coordinates is not None:
                 kept = in_model(self.coordinates, kept)
         elif plan.is_plain:
             kept = kept._replace(base=kept.draws)
         stop.at_once = False
         seconds = time.perf_counter() - self.began
-        about = _about(self.problem, plan, self.tuner, self.tuned, done, seconds)
+        about = about_run(self.problem, plan, self.tuner, self.tuned, done, seconds)
         about["coordinates"] = described(self.coordinates)
         result = Result(
             kept=kept,
@@ -107,20 +106,26 @@ class Ending(NamedTuple):
             labels=self.problem.labels,
             problem=self.problem,
         )
-        result.about["warnings"] = known
-        known += attempt(
-            "diagnostics",
-            lambda: troubles(result),
-            [],
-            "it is not known whether the chains have mixed",
-            known,
-        )
-        return result
+        return diagnosed(result, known)
 
 
-def _about(
+def diagnosed(result: Result, known: list[str]) -> Result:
+    """The result with its warnings: those that are known, and those of the diagnostics."""
+    result.about["warnings"] = known
+    known += attempt(
+        "diagnostics",
+        lambda: troubles(result),
+        [],
+        "it is not known whether the chains have mixed",
+        known,
+    )
+    return result
+
+
+def about_run(
     problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, done: int, seconds: float
 ) -> dict[str, Any]:
+    """How a run was made, and what it cost."""
     loops = tuned.loop is not tuner.no_loop and bool(tuner.is_on(tuned.loop))
     measured = tuner.describe(tuned.loop) if loops else {}
     for name in ("step_size", "path_length"):
@@ -128,6 +133,7 @@ def _about(
             measured[name] = jnp.asarray(tuned.parameters[name])
     return {
         "settings": {"model": problem.name} | plan.settings(),
+        "controlled": plan.controls,
         "measured": {k: float(x) for k, x in measured.items()},
         "versions": versions(),
         "double_precision": jnp.zeros(()).dtype == "float64",

@@ -6,47 +6,40 @@ import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import as_seed, check_flag, check_number
-from srmc._files import as_path
+from srmc._files import Place, as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem, without_slashes
 from srmc.repel.strength import Strength
-from srmc.results.kept import Kept
 from srmc.results.result import Result
 from srmc.results.trouble import RunWarning
+from srmc.sample.alone import each_alone
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.ending import Ending
-from srmc.sample.keep import Recording, keep_draws, keep_moments
-from srmc.sample.learning import in_coordinates
 from srmc.sample.looks import Aim, longest, looks
-from srmc.sample.loop import Carry, start
 from srmc.sample.plan import Keep, Plan
 from srmc.sample.processes import together
+from srmc.sample.running import Running, key_of
 from srmc.sample.stop import stops
-from srmc.sample.task import check_names, dim_of, first_of, identity, make_task
-from srmc.sample.tune import Tuned
+from srmc.sample.task import check_names, dim_of, first_of, identity
 from srmc.sample.tune.own import as_kernel
-from srmc.sample.warmup import warm_up
-from srmc.sample.windows import is_shared, sampling_task
-from srmc.types import Position, PRNGKey
+from srmc.types import Position
 
 # Keywords of other samplers for what is called otherwise here.
 ELSEWHERE = {
     "num_samples": ("draws", "num_draws", "samples", "n_samples", "iter_sampling"),
     "num_warmup": ("tune", "warmup", "n_warmup", "burnin", "iter_warmup"),
-    "num_chains": ("chains", "n_chains"),
+    "num_chains": ("n_chains",),
     "seed": ("random_seed", "rng_key", "key", "rng"),
     "initial_position": ("initvals", "init", "inits", "init_params", "start"),
     "target_acceptance": ("target_accept", "target_accept_prob", "adapt_delta"),
@@ -63,6 +56,7 @@ def sample(
     num_warmup: int = 1000,
     num_samples: int = 1000,
     num_chains: int = 4,
+    chains: Iterable[int] | None = None,
     seed: int = 0,
     target_error: float | dict[str, float] | None = None,
     max_samples: int | None = None,
@@ -109,6 +103,12 @@ def sample(
         Number of chains.
     seed
         Random seed of the whole run.
+    chains
+        Run these chains of all `num_chains`, such as [3], each by itself: it starts, tunes and
+        draws by the seed and its number alone, whether the others run here, elsewhere or not at
+        all. `srmc.merge` joins them to the result of `chains=range(num_chains)`, bit for bit.
+        Without `chains`, all tune each other, which is better on one machine. Chains by
+        themselves share no history and have the plain coordinates, as each would learn its own.
     target_error
         The largest standard error of a mean, in standard deviations of its coordinate, at which
         the run may end. `{"mean": 0.01, "sd": 0.02, "quantiles": 0.05}` sets separate targets.
@@ -150,7 +150,9 @@ def sample(
         "draws"; or, in constant memory, "moments" (means and variances) or "covariance"; or a
         `srmc.Keep`.
     checkpoint
-        A folder to which draws are written during the run, and from which it can be resumed.
+        A folder, or the URL of one on an object store such as "s3://bucket/run", to which draws
+        are written during the run, and from which it can be resumed. Each of `chains` has a folder
+        of its own in it, so that all jobs can be given the same one.
     resume
         Whether to continue the run in `checkpoint`, if there is one. A larger `num_samples` than
         before extends it.
@@ -189,6 +191,7 @@ def sample(
         space=space,
         feature=whole.feature,
         coordinates=coordinates,
+        chains=_chains(chains, target_error),
     )
     tuner = plan.tuner(whole.own_differences)
     check_number("checkpoint_seconds", checkpoint_seconds, above=0.0)
@@ -198,34 +201,55 @@ def sample(
     if resume and folder is None:
         raise ValueError("resume=True needs checkpoint, the folder of the run to go on with")
     problem = as_problem(whole, initial_position)
-    began = time.perf_counter()
-    start_key, warm_key, init_key, run_key = jax.random.split(_key_of(plan.seed), 4)
-    is_first = jax.process_index() == 0
-    with progress_bar(progress and is_first) as show, stops() as stop, ExitStack() as held:
+    with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
         show("warm-up", 0, None, "compiling")
-        positions = problem.starts(start_key, plan.num_chains)
-        problem = without_slashes(problem, first_of(positions))
-        check_names(problem, plan, positions)
-        plan.check_room(dim_of(positions), on_disk=checkpoint is not None)
-        lengths = looks(plan, None if aim is None else int(num_samples), dim_of(positions))
-        plan = dataclasses.replace(plan, num_samples=lengths[-1])
+        running = Running(problem, plan, tuner, checkpoint_seconds, show, stop)
+        if plan.chains is None:
+            result, lost = _together(running, aim, int(num_samples), folder, resume)
+        else:
+            listed = isinstance(initial_position, list)
+            result, lost = each_alone(running, folder, resume, listed)
+    for text in result.warnings:
+        warnings.warn(text, RunWarning, stacklevel=2)
+    result.about["warnings"] += lost  # which was warned of when it happened
+    return result
+
+
+def _together(
+    running: Running, aim: Aim | None, num_samples: int, folder: Place | None, resume: bool
+) -> tuple[Result, list[str]]:
+    """The result of chains that run in lockstep, and what was lost."""
+    problem, plan, tuner, _, show, stop = running
+    began = time.perf_counter()
+    start_key, *keys = jax.random.split(key_of(plan.seed), 4)
+    positions = problem.starts(start_key, plan.num_chains)
+    problem = without_slashes(problem, first_of(positions))
+    check_names(problem, plan, positions)
+    plan.check_room(dim_of(positions), on_disk=folder is not None)
+    lengths = looks(plan, None if aim is None else num_samples, dim_of(positions))
+    plan = dataclasses.replace(plan, num_samples=lengths[-1])
+    with ExitStack() as held:
         store = _opened(folder, problem, plan, positions, resume)
         if store is not None:
             held.callback(store.close)
-        tuned, learned = warm_up(problem, plan, tuner, warm_key, positions, store, stop, show)
-        inner = problem if learned is None else in_coordinates(problem, learned, positions)
-        show("warm-up", plan.num_warmup, plan.num_warmup, _remark(tuned))
-        make = sampling_task if is_shared(plan, dim_of(positions)) else make_task
-        task = make(inner, plan, tuner, tuned, run_key)
-        states = start(task, init_key, tuned.positions)
-        recording = Recording(task, plan.num_draws, store, checkpoint_seconds, show, stop)
-        ending = Ending(problem, inner, learned, plan, tuner, tuned, lengths, show, stop, began)
-        result = ending.of(_kept_of(recording, plan, states, lengths), aim)
-    for text in result.warnings:
-        warnings.warn(text, RunWarning, stacklevel=2)
-    if store and store.lost:  # which was warned of when it happened
-        result.about["warnings"].append(store.lost)
-    return result
+        begun = running._replace(problem=problem, plan=plan).begin(keys, positions, store, lengths)
+        ending = Ending(problem, *begun[:2], plan, tuner, begun.tuned, lengths, show, stop, began)
+        result = ending.of(begun.kept, aim)
+    return result, [store.lost] if store and store.lost else []
+
+
+def _chains(chains: Any, target_error: Any) -> tuple[int, ...] | None:
+    """The chains to be run by themselves, if any."""
+    if chains is None:
+        return None
+    if isinstance(chains, str) or not isinstance(chains, Iterable):
+        raise TypeError(
+            "chains must be a list of chains that run by themselves, such as [3], got "
+            f"{chains!r}; num_chains is their number"
+        )
+    if target_error is not None:
+        raise ValueError("target_error looks at all chains at once; with chains, give num_samples")
+    return tuple(n.item() if isinstance(n, np.integer) else n for n in chains)
 
 
 def _aim(target_error: Any, max_samples: int | None) -> Aim | None:
@@ -235,39 +259,14 @@ def _aim(target_error: Any, max_samples: int | None) -> Aim | None:
     return None if target_error is None else Aim.of(target_error)
 
 
-def _remark(tuned: Tuned) -> str:
-    """What warm-up found, for the progress bar."""
-    step = tuned.parameters.get("step_size")
-    return "" if step is None else f"step size {float(np.asarray(step)):.3g}"
-
-
-def _key_of(seed: int) -> PRNGKey:
-    """The key of a seed, of which `jax.random.key` reads 32 bits in single precision."""
-    if seed < 2**32:
-        return jax.random.key(seed)
-    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32)
-    key: PRNGKey = jax.random.wrap_key_data(words, impl="threefry2x32")
-    return key
-
-
 def _opened(
-    checkpoint: Path | None, problem: Problem, plan: Plan, positions: Position, resume: bool
+    checkpoint: Place | None, problem: Problem, plan: Plan, positions: Position, resume: bool
 ) -> Checkpoint | None:
     """The checkpoint of the run, which this process then holds."""
     if checkpoint is None:
         return None
     record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
     return together(lambda: Checkpoint(checkpoint, record, resume, fixed))
-
-
-def _kept_of(
-    recording: Recording, plan: Plan, states: Carry, lengths: tuple[int, ...]
-) -> Iterator[tuple[Kept, int]]:
-    """What is kept of the run at each length."""
-    if plan.keep.keep == "draws":
-        yield from keep_draws(recording, states, [n // plan.keep.thin for n in lengths])
-    else:
-        yield keep_moments(recording, states, plan.keep.keep == "covariance")
 
 
 def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:

@@ -12,6 +12,7 @@ from srmc._progress import Show
 from srmc.results.kept import Kept
 from srmc.sample.checkpoint import Checkpoint
 from srmc.sample.commits import Commits
+from srmc.sample.controlled import corrected
 from srmc.sample.loop import Carry, Chunk, Recorded, Statistics, Task, chunks, dtypes
 from srmc.sample.moments import Accumulator, begin, finish, moments
 from srmc.sample.processes import together
@@ -142,13 +143,18 @@ def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
     stats = task.layout.of_all_processes(dict(zip(Statistics._fields, stats, strict=True)))
     shapes: Recorded = task.shape_of(states)
     named, covariance = summed.of_all_processes(task.layout).by_name(shapes)
+    moments, base = named.values, named.base
+    if named.features is not None:
+        counts = summed.batch_counts
+        moments = corrected(named.values, named.features, task.parameters.loop, counts)
+        base = named.values
     if covariance is not None:
         size = sum(leaf.size for leaf in jax.tree.leaves(shapes.values))
         covariance = covariance[:size, :size]
     return Kept(
         stats=stats,
-        moments=named.values,
-        base_moments=named.base,
+        moments=moments,
+        base_moments=base,
         covariance=covariance,
         batch_sizes=summed.batch_counts,
     )

@@ -38,6 +38,8 @@ def is_open(plan: Plan, dim: int, shared: bool) -> bool:
     """Whether coordinates are to be learned, or tried; `shared` says if warm-up can just go on."""
     if plan.coordinates == "plain" or plan.space is not None or dim < 2:
         return False
+    if plan.chains is not None:
+        return False  # each would learn its own, in which the others could not be rebalanced
     if plan.coordinates == "learned":
         return True
     return shared and plan.rebalances(dim) and plan.num_warmup >= 2 * LEAST_WARMUP

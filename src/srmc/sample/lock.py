@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from srmc._extras import extra
-from srmc._files import read_json, write_json
+from srmc._files import Place, Remote, read_json, write_json
 
 # What file systems answer that have no locks.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
@@ -20,14 +20,26 @@ class Lock:
     """A lock on a folder, which the operating system lifts when its holder ends, however it ends.
 
     The lock is on the file `lock`, which stays. `holder.json` names the holder for others to read;
-    it is left behind by a holder that was killed, and says nothing about who holds the lock.
+    it is left behind by a holder that was killed, and says nothing about who holds the lock. An
+    object store has no locks; there, whom it names is warned of.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
+        self._folder = folder
+        self._lock: Any = None
+        if isinstance(folder, Remote):
+            if last := self._holder():
+                self._warn(f"is in use, or was left without an end, by {_named(last)}")
+        else:
+            self._acquire(folder)
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._me = {"host": platform.node(), "process": os.getpid(), "since": now}
+        write_json(self._path, self._me)
+
+    def _acquire(self, folder: Path) -> None:
         with extra("checkpoint"):
             import filelock  # which takes a while to import
 
-        self._folder = folder
         self._lock = filelock.FileLock(folder / "lock", timeout=0, thread_local=False)
         try:
             self._lock.acquire()
@@ -44,19 +56,17 @@ class Lock:
             last = self._holder()
             if last and last.get("host") != platform.node():
                 self._warn(f"was left without an end by {_named(last)}")
-        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        self._me = {"host": platform.node(), "process": os.getpid(), "since": now}
-        write_json(self._path, self._me)
 
     def release(self) -> None:
         """Let others have the folder; what another process has written there since stays."""
         with contextlib.suppress(OSError):  # of a folder that has disappeared
             if self._holder() == self._me:
                 self._path.unlink()
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
     @property
-    def _path(self) -> Path:
+    def _path(self) -> Place:
         return self._folder / "holder.json"
 
     def _holder(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Recorded(NamedTuple):
 
     values: dict[str, Array]
     base: dict[str, Array] | None = None
-    features: Float[Array, " k"] | None = None
+    features: PyTree[Array] = None
 
 
 class Statistics(NamedTuple):

@@ -36,6 +36,9 @@ DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
+CACHING = ("nuts", "hmc", "jittered_hmc", "mala")
+"""Kernels whose states have the score of their position."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Keep:
@@ -90,6 +93,12 @@ class Plan:
     metric: str = "diag"
     feature: str | None = None
     coordinates: str = "auto"
+    chains: tuple[int, ...] | None = None
+
+    @property
+    def num_together(self) -> int:
+        """The number of chains that run in lockstep: all, or 1 if each runs by itself."""
+        return self.num_chains if self.chains is None else 1
 
     @property
     def num_draws(self) -> int:
@@ -122,6 +131,12 @@ class Plan:
             return False  # weights for so many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
+    @property
+    def controls(self) -> bool:
+        """Whether the plain kernel runs, and moments are kept with those of its cached scores."""
+        is_open = self.is_auto and self.repellence is None and self.keep.keep == "moments"
+        return is_open and self.space is None and self.kernel in CACHING
+
     def fixed_length(self, dim: int) -> str | None:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""
         if self.keep.keep != "draws":
@@ -130,10 +145,24 @@ class Plan:
             return None
         return "the loop that repels its draws is tuned for num_samples"
 
+    def check_alone(self, dim: int) -> None:
+        """Raise if chains that run by themselves would share a history, or tune for each other."""
+        if self.chains is None:
+            return
+        if jax.process_count() > 1:
+            raise ValueError("chains is for processes that know nothing of each other")
+        shares_nothing = self.is_plain or self.controls or self.rebalances(dim)
+        if self.shared_history and not shares_nothing:
+            raise ValueError(
+                "chains needs chains that share nothing, but these would share a history: give "
+                "shared_history=False, or alpha=0"
+            )
+
     def check_room(self, dim: int, on_disk: bool) -> None:
         """Raise if what is kept of draws with `dim` coordinates cannot fit into memory."""
         draws = self.num_draws if self.keep.keep == "draws" and not on_disk else 1
-        size = ROW * (dim + STATISTICS) * draws * self.num_chains
+        count = self.num_chains if self.chains is None else len(self.chains)
+        size = ROW * (dim + STATISTICS) * draws * count
         memory = memory_size()
         if size > memory:
             shorter = "num_samples" if draws > 1 else "num_chains"
@@ -177,6 +206,7 @@ class Plan:
             "base": self.keep.base,
             "repellence": None if given is None else {k: describe(v) for k, v in given.items()},
             "space": None if self.space is None else str(self.space),
+            "chains": None if self.chains is None else list(self.chains),
         }
 
     def __post_init__(self) -> None:
@@ -193,6 +223,7 @@ class Plan:
         self._check_steps()
         check_flag("shared_history", self.shared_history)
         self._check_warmup()
+        self._check_chains()
         given = self.repellence
         if given is not None and not isinstance(given, dict):
             raise TypeError(f"repellence must be a dict of keywords of repel, got {given!r}")
@@ -219,6 +250,19 @@ class Plan:
         if self.keep.thin > self.num_samples:
             raise ValueError(
                 f"thin must be at most num_samples, {self.num_samples}, got {self.keep.thin}"
+            )
+
+    def _check_chains(self) -> None:
+        if self.chains is None:
+            return
+        if not self.chains or len(set(self.chains)) < len(self.chains):
+            raise ValueError(f"chains must be different numbers, got {list(self.chains)}")
+        for chain in self.chains:
+            check_count("chains", chain, at_least=0, at_most=self.num_chains - 1)
+        if self.coordinates == "learned":
+            raise ValueError(
+                "coordinates='learned' is not for chains that run by themselves: each would learn "
+                "its own, in which the others could not be rebalanced"
             )
 
     def _check_steps(self) -> None:

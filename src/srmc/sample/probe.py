@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
 
+from srmc._programs import program_of
 from srmc.types import Array, Float, Position
 
 NUM_STARTS = 8
@@ -30,8 +32,8 @@ def probe(function: Callable[[Any], dict[str, Float[Array, ""]]], positions: Pos
     moves = jnp.asarray(SCALES[:, None] * np.sin(angles), rows.dtype)
     points = jnp.concatenate([rows, rows[:1] + moves, rows[:1] - moves])
     with jax.debug_nans(False), jax.debug_infs(False):
-        program = jax.jit(lambda points: jax.lax.map(lambda x: function(unravel(x)), points))
-        values = jax.tree.map(np.asarray, program(points))
+        program = program_of(Partial(jax.lax.map, function))
+        values = jax.tree.map(np.asarray, program(jax.vmap(unravel)(points)))
     return {name: x.astype(float).tolist() for name, x in values.items()}
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 
 from srmc._extras import extra
-from srmc._files import REMEDY, sync
+from srmc._files import REMEDY, Place, sync
 
 Arrays = dict[str, np.ndarray]
 Groups = Mapping[str, Mapping[str, Any]]  # arrays by group and name; in a file, group/name
@@ -25,25 +25,27 @@ class Draws:
 
     A piece is a file with some of the draws of one array. The checksum of a piece covers its draws
     up to the commit, in the order in which they were made, so that the draws that follow in it can
-    be written before the next commit. `zarr` replaces a file as a whole.
+    be written before the next commit. `zarr` replaces a file as a whole. Draws that are not
+    `writable` are only read.
     """
 
-    def __init__(self, path: Path, num_draws: int) -> None:
+    def __init__(self, path: Place, num_draws: int, writable: bool = True) -> None:
         with extra("checkpoint"):
             import zarr
 
         self._path, self._num_draws = path, num_draws
         try:
-            self._root = zarr.open_group(str(path), mode="a")
+            self._root = zarr.open_group(str(path), mode="a" if writable else "r")
         except OSError:
             raise
         except Exception as error:
             raise _damaged(path / "zarr.json") from error
-        for left in path.rglob("*.partial"):  # by a process that was killed
-            left.unlink()
+        if writable and isinstance(path, Path):
+            for left in path.rglob("*.partial"):  # by a process that was killed
+                left.unlink()
         self._arrays: dict[str, Any] = {}
         self._sums: dict[str, list[int]] = {}
-        self._touched: set[Path] = set()
+        self._touched: set[Place] = set()
 
     def write(self, first: int, groups: Groups) -> Arrays:
         """Write draws from number `first` on, (draw, chain, ...), and wait for the disk.
@@ -57,7 +59,7 @@ class Draws:
             self._array(name, given, grain)[:, first : first + len(given)] = given.swapaxes(0, 1)
             self._add(name, first, given)
         for path in sorted(self._touched, reverse=True):  # files, then the folders they are in
-            if path.exists():  # a piece of zeros has no file
+            if isinstance(path, Path) and path.exists():  # a piece of zeros has no file
                 sync(path)
         self._touched.clear()
         return {name: np.array(sums, np.uint32) for name, sums in self._sums.items()}
@@ -148,9 +150,10 @@ class Draws:
                 raise _damaged(file)
             yield piece
 
-    def _file(self, array: Any, number: int) -> Path:
+    def _file(self, array: Any, number: int) -> Place:
         key = array.metadata.encode_chunk_key((0, number, *[0] * (array.ndim - 2)))
-        return Path(self._path, array.path, key)
+        file: Place = self._path / array.path / key
+        return file
 
 
 def joined(groups: Groups) -> dict[str, Any]:
@@ -182,6 +185,6 @@ def _encoded(name: str) -> str:
     return f"{group}/{re.sub('^[._]+', lambda m: ''.join(f'%{ord(c):02X}' for c in m[0]), text)}"
 
 
-def _damaged(path: Path) -> ValueError:
+def _damaged(path: Place) -> ValueError:
     state = "damaged" if path.exists() else "missing"
     return ValueError(f"{path} is {state}, or not of this run; {REMEDY}")

@@ -19,7 +19,8 @@ from srmc._checks import (
     is_concrete,
     outputs_of,
 )
-from srmc.repel.memory import make_memory
+from srmc.repel.loop import Found, make_loop
+from srmc.repel.loop import Loop as Memory
 from srmc.repel.state import RepelState
 from srmc.sample.tune.measure import Loop, is_on, measure, select, warn_of_offset
 from srmc.sample.tune.settings import settings
@@ -146,19 +147,7 @@ def begin(loop: Loop, num_chains: int, how: How) -> RebalanceState:
     """The state before the first draw."""
     options = settings(loop, how.num_samples, alpha=how.alpha, form=how.form)
     theta = options["surrogate"].field.init(loop.center)
-    alpha, strength_state = options["alpha"].init()
-    memory = RepelState(
-        position=(),
-        theta=theta,
-        alpha=alpha,
-        step=jnp.zeros((), int),
-        inner_state=(),
-        feature=theta,
-        feedback=(),
-        is_inside=jnp.ones((), bool),
-        strength_state=strength_state,
-    )
-    state = RebalanceState(memory, jnp.zeros((), int))
+    state = RebalanceState(_loop(options).start((), (), theta), jnp.zeros((), int))
     return state if how.shared else jax.tree.map(lambda x: jnp.stack([x] * num_chains), state)
 
 
@@ -194,14 +183,7 @@ def _advancing(
     """One step of the moving frame, with a piece of draws (draw, d) in place of one draw."""
     surrogate = options["surrogate"]
     field = surrogate.field
-    memory = make_memory(
-        surrogate.precondition,
-        alpha=options["alpha"],
-        gain=options["gain"],
-        history_every=1,
-        history_average=False,
-        history_axis=None,
-    )
+    memory = _loop(options)
 
     def advance(state: RebalanceState, base: Array) -> tuple[RebalanceState, Array]:
         now = state.memory
@@ -218,12 +200,28 @@ def _advancing(
         shares = valid / jnp.maximum(jnp.sum(valid), 1)
         average, _ = field.total(moved, scores, shares)
         first = field.feature(moved[0], scores[0])  # the guard watches one draw per piece
-        closed = memory.close(now, first, jnp.any(valid), jnp.all(valid), entering=average)
-        memory_state = closed.state(now, (), (), (), now.is_inside)
+        found = Found(
+            position=(),
+            inner_state=(),
+            inner_info=(),
+            feature=first,
+            entering=average,
+            spent=(len(base), 0),
+            is_finite=jnp.all(valid),
+            is_inside=jnp.all(valid),
+            is_valid=jnp.any(valid),
+        )
+        memory_state, _ = memory.step(lambda *_: found, None, now)
         refused = state.refused + jnp.sum(~valid)
         return RebalanceState(memory_state, refused), jnp.where(valid[:, None], moved, base)
 
     return advance
+
+
+def _loop(options: dict[str, Any]) -> Memory:
+    """History and strength, with one update per piece."""
+    surrogate = options["surrogate"]
+    return make_loop(surrogate.precondition, alpha=options["alpha"], gain=options["gain"])
 
 
 def three_axes(name: str, draws: Values) -> Draws:

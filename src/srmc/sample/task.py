@@ -17,6 +17,7 @@ from srmc.models.problem import Problem, name_leaves
 from srmc.repel.kernel import caches
 from srmc.repel.state import RepelState
 from srmc.repel.strength import Strength
+from srmc.sample.controlled import centre_of, recorder
 from srmc.sample.describe import describe
 from srmc.sample.devices import lay_out
 from srmc.sample.loop import ALL_CHAINS, Parameters, Recorded, Task
@@ -25,7 +26,9 @@ from srmc.sample.probe import probe
 from srmc.sample.tune import Tuned, Tuner, rule
 from srmc.sample.tune.measure import warn_of_offset
 from srmc.sample.tune.tuner import Alpha
-from srmc.types import Array, Position, PRNGKey
+from srmc.types import Array, LogDensity, Position, PRNGKey
+
+DENSITY = "the model's log density"  # as a probe has it
 
 
 def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
@@ -33,12 +36,21 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
     code, data = parted(problem.logdensity_fn)
     given = Parameters(tuned.parameters, data)
     if plan.rebalances(dim_of(tuned.positions)):
-        layout = lay_out(plan.num_chains, shared=False)
+        layout = lay_out(plan.num_together, shared=False)
         build = plain_builder(tuner, code)
         return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
+    named = Partial(named_values, problem.values, plan.keep.statistics)
+    values, more = parted(pinned(named, first_of(tuned.positions)))
+    given = given._replace(values=more)
+    if plan.controls:
+        layout = lay_out(plan.num_together, shared=False)
+        given = given._replace(loop=centre_of(named, tuned.positions))
+        return Task(
+            plain_builder(tuner, code), given, rng_key, layout, recorder(values), plan.keep.thin
+        )
     way = _way(plan, tuner, tuned)
     repellence = way.repellence(tuner, tuned.loop)
-    layout = lay_out(plan.num_chains, shared=repellence.get("history_axis") is not None)
+    layout = lay_out(plan.num_together, shared=repellence.get("history_axis") is not None)
     is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
     with_features = with_features and plan.repellence is None
@@ -46,9 +58,7 @@ def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key:
 
     has_base = is_tuned or (plan.repellence or {}).get("frame") == "moving"
     with_base = plan.keep.base or (has_base and plan.keep.keep == "draws" and plan.space is None)
-    named = Partial(named_values, problem.values, plan.keep.statistics)
-    values, more = parted(pinned(named, first_of(tuned.positions)))
-    given = given._replace(values=more, loop=tuned.loop)
+    given = given._replace(loop=tuned.loop)
     record = _recorder(tuner, values, with_base, min(rule.FEATURES_PER_DRAW, room))
     # Functions of the user may read what has changed since; then no program is remembered.
     is_own = plan.repellence is not None or isinstance(plan.alpha, Strength)
@@ -211,18 +221,13 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
     first = first_of(positions)
     values_of = Partial(named_values, problem.values, plan.keep.statistics)
     shapes = jax.eval_shape(values_of, first)
-
-    def seen(position: Position) -> dict[str, Array]:
-        kept = values_of(position)
-        mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
-        density = {"the model's log density": problem.logdensity_fn(position)}
-        return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}
-
+    seen = Partial(_seen, problem.logdensity_fn, values_of)
     return {
         "settings": plan.settings()
         | {
             "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
             "rebalances": plan.rebalances(dim_of(positions)),
+            "controls": plan.controls,
             "processes": jax.process_count(),
             "double_precision": jnp.zeros(()).dtype == "float64",
         },
@@ -230,3 +235,12 @@ def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any
         "probe": probe(seen, positions),
         "versions": versions(),
     }
+
+
+def _seen(
+    logdensity_fn: LogDensity, values_of: Callable[[Position], dict[str, Array]], position: Position
+) -> dict[str, Array]:
+    kept = values_of(position)
+    mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
+    density = {DENSITY: logdensity_fn(position)}
+    return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}

@@ -195,7 +195,7 @@ def _strength(problem: Problem, plan: Plan, tuner: Tuner, positions: Position) -
     """The strength to tune for: none, if draws are rebalanced or the features are biased."""
     first = jax.tree.map(lambda x: x[0], positions)
     is_open = plan.is_auto and plan.repellence is None
-    if plan.rebalances(dim_of(positions)):
+    if plan.controls or plan.rebalances(dim_of(positions)):
         return 0.0
     return 0.0 if is_open and tuner.is_biased(problem.logdensity_fn, first) else plan.alpha
 

@@ -27,7 +27,7 @@ SHARING = ("nuts", "hmc")  # which warm up by themselves, not by another kernel
 def is_shared(plan: Plan, dim: int) -> bool:
     """Whether warm-up and sampling run one program: plain chains, all of which are tuned."""
     alone = plan.is_plain and plan.repellence is None
-    few = plan.num_chains <= rule.NUM_PILOTS and plan.metric == "diag"
+    few = plan.num_together <= rule.NUM_PILOTS and plan.metric == "diag"
     return few and plan.kernel in SHARING and (alone or plan.rebalances(dim))
 
 
@@ -48,7 +48,7 @@ def _task(
         named = Partial(named_values, problem.values, plan.keep.statistics)
         code, data = parted(pinned(named, first_of(positions)))
         record, given = _recorder(code, plan.keep.base), given._replace(values=data)
-    layout = lay_out(plan.num_chains, shared=False)
+    layout = lay_out(plan.num_together, shared=False)
     return Task(build, given, rng_key, layout, record)
 
 

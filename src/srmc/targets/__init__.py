@@ -1,13 +1,18 @@
 """Distributions to test a sampler on, most of them with exact or reference moments."""
 
 from srmc.targets._base import Moments, Table, Target
-from srmc.targets._cox import cox
-from srmc.targets._curved import banana, funnel
-from srmc.targets._eight_schools import eight_schools
 from srmc.targets._gaussian import ellipsoid, gaussian, mixture, student_t
 from srmc.targets._latent import ebm, factorial_hmm, rbm
-from srmc.targets._logistic import breast_cancer, logistic, logistic_posterior
 from srmc.targets._pairwise import bernoulli, ising, lattice, potts
+from srmc.targets._posteriors import (
+    banana,
+    breast_cancer,
+    cox,
+    eight_schools,
+    funnel,
+    logistic,
+    logistic_posterior,
+)
 
 BUILT_IN = {
     build.__name__: build

@@ -83,7 +83,7 @@ def ellipsoid(dim: int = 50, condition: float = 1e4, rotate: bool = False, seed:
     check_flag("rotate", rotate)
     check_seed("seed", seed)
     scales = np.geomspace(1.0, condition**0.5, dim)
-    axes = None  # a matrix of so many dimensions might not fit into memory
+    axes = None  # None for the identity, which might not fit into memory
     if rotate:
         normal = np.random.RandomState(seed).standard_normal((dim, dim))
         axes = np.linalg.qr(normal)[0]

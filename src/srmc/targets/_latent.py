@@ -15,6 +15,9 @@ from srmc.kernels.discrete.space import Binary, Space
 from srmc.targets._base import Target, enumerated, spread
 from srmc.types import Array, Float, Int, Scalar
 
+Visible = Float[Array, " visible"]
+Hidden = Float[Array, " hidden"]
+Weights = Float[np.ndarray, "hidden visible"]
 MOST_TERMS = 20  # of the series for one-site changes of an RBM
 
 
@@ -47,10 +50,10 @@ def rbm(
     b = spread("visible_bias", visible_bias, (visible,))
     c = spread("hidden_bias", hidden_bias, (hidden,))
 
-    def inputs(x: Float[Array, " visible"]) -> Float[Array, " hidden"]:
+    def inputs(x: Visible) -> Hidden:
         return jnp.asarray(c.astype(x.dtype)) + jnp.asarray(w.astype(x.dtype)) @ x
 
-    def logdensity(x: Float[Array, " visible"]) -> Scalar:
+    def logdensity(x: Visible) -> Scalar:
         return jnp.vdot(b.astype(x.dtype), x) + jnp.sum(jax.nn.softplus(inputs(x)))
 
     return enumerated(
@@ -66,33 +69,24 @@ def rbm(
 
 
 def _rbm_differences(
-    w: Float[np.ndarray, "hidden visible"],
-    b: Float[np.ndarray, " visible"],
-    inputs: Callable[[Float[Array, " visible"]], Float[Array, " hidden"]],
+    w: Weights, b: Float[np.ndarray, " visible"], inputs: Callable[[Visible], Hidden]
 ) -> SiteDifferences:
     """One-site changes; those of one site take the inputs of the hidden units, which are kept."""
     rises = _rises(w)
 
-    def everywhere(x: Float[Array, " visible"]) -> Float[Array, " visible"]:
+    def everywhere(x: Visible) -> Visible:
         active = jax.nn.sigmoid(inputs(x))
         return (1 - 2 * x) * b.astype(x.dtype) + rises(active, 1 - 2 * x)
 
-    def turn(x: Float[Array, " visible"], site: Int[Array, ""]) -> Float[Array, " hidden"]:
+    def turn(x: Visible, site: Int[Array, ""]) -> Hidden:
         return (1 - 2 * x[site]) * jnp.asarray(w.T.astype(x.dtype))[site]
 
-    def at(
-        a: Float[Array, " hidden"], x: Float[Array, " visible"], site: Int[Array, ""]
-    ) -> Float[Array, " value"]:
+    def at(a: Hidden, x: Visible, site: Int[Array, ""]) -> Float[Array, " value"]:
         rise = jnp.sum(jax.nn.softplus(a + turn(x, site)) - jax.nn.softplus(a))
         flip = rise + (1 - 2 * x[site]) * jnp.asarray(b.astype(x.dtype))[site]
         return jnp.where(jnp.arange(2) == x[site], 0, flip)
 
-    def move(
-        a: Float[Array, " hidden"],
-        x: Float[Array, " visible"],
-        site: Int[Array, ""],
-        value: Int[Array, ""],
-    ) -> Float[Array, " hidden"]:
+    def move(a: Hidden, x: Visible, site: Int[Array, ""], value: Int[Array, ""]) -> Hidden:
         return jnp.where(value == x[site], a, a + turn(x, site))
 
     # One product for each term of the series: 4 terms take as long as 4 gradients.
@@ -101,25 +95,21 @@ def _rbm_differences(
     return SiteDifferences(everywhere, inputs, at, move, cost)
 
 
-def _rises(
-    w: Float[np.ndarray, "hidden visible"],
-) -> Callable[[Float[Array, " hidden"], Float[Array, " visible"]], Float[Array, " visible"]]:
+def _rises(w: Weights) -> Callable[[Hidden, Visible], Visible]:
     """The map (sigmoid(a), s) -> sum_h softplus(a_h + s_i w_hi) - softplus(a_h), for signs s.
 
     By Taylor's series, whose radius is pi: one product of matrices for its odd terms and one for
     the even ones. If the weights are too large for that, by logarithms of products.
     """
 
-    def rises(
-        active: Float[Array, " hidden"], signs: Float[Array, " visible"]
-    ) -> Float[Array, " visible"]:
+    def rises(active: Hidden, signs: Visible) -> Visible:
         terms = _num_terms(w, float(jnp.finfo(active.dtype).eps))
         return _by_series(w, terms, active, signs) if terms else _by_products(w, active, signs)
 
     return rises
 
 
-def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float) -> int:
+def _num_terms(w: Weights, precision: float) -> int:
     """The terms of the series that leave out less than rounding the log density; 0 if too many.
 
     The coefficients of softplus are at most 2 / (k pi^k), and each hidden unit adds about log 2.
@@ -132,12 +122,7 @@ def _num_terms(w: Float[np.ndarray, "hidden visible"], precision: float) -> int:
     return next((k for k in range(2, MOST_TERMS + 1) if left_out(k) < rounded), 0)
 
 
-def _by_series(
-    w: Float[np.ndarray, "hidden visible"],
-    num_terms: int,
-    active: Float[Array, " hidden"],
-    signs: Float[Array, " visible"],
-) -> Float[Array, " visible"]:
+def _by_series(w: Weights, num_terms: int, active: Hidden, signs: Visible) -> Visible:
     # Each derivative of softplus is a polynomial of p = sigmoid, and dp/da = p (1 - p).
     derivative, slope = Polynomial([0.0, 1.0]), Polynomial([0.0, 1.0, -1.0])
     values, weights = [], []
@@ -152,11 +137,7 @@ def _by_series(
     return signs * odd + even
 
 
-def _by_products(
-    w: Float[np.ndarray, "hidden visible"],
-    active: Float[Array, " hidden"],
-    signs: Float[Array, " visible"],
-) -> Float[Array, " visible"]:
+def _by_products(w: Weights, active: Hidden, signs: Visible) -> Visible:
     # softplus(a + d) - softplus(a) = log(1 + sigmoid(a) (exp(d) - 1)). Logarithms are slow, so
     # that each is taken of a product over a group of hidden units, small enough not to overflow.
     hidden, visible = w.shape
@@ -173,11 +154,7 @@ def _by_products(
 
 
 def factorial_hmm(
-    length: int = 100,
-    num_factors: int = 4,
-    stay: float = 0.9,
-    noise: float = 0.5,
-    seed: int = 0,
+    length: int = 100, num_factors: int = 4, stay: float = 0.9, noise: float = 0.5, seed: int = 0
 ) -> Target:
     """Posterior of binary hidden chains whose weighted sum is observed with Gaussian noise.
 

@@ -1,12 +1,12 @@
 """The paper's limit theorem as functions: predict what repellence will do before a run.
 
-A `Case` holds what the theorem needs to know about a target, its kernel and a function f. It comes
+A `Case` holds what the theorem needs of a target, its kernel and a function f. It comes
 from a finite chain (`finite`), a Gaussian (`gaussian`) or the draws of a base run (`estimate`), and
 is passed on as `asymptotic_covariance(*case, alpha=1, rho=1)`.
 """
 
 from srmc.theory._assumption import Tails, check_tails
-from srmc.theory._finite import Simulated, metropolis, simulate
+from srmc.theory._finite import MeanField, Simulated, metropolis, simulate, transition_matrix
 from srmc.theory._limit import (
     Blocks,
     asymptotic_covariance,
@@ -17,9 +17,10 @@ from srmc.theory._limit import (
     gaussian_mean_covariance,
     independent_covariance,
     jacobian,
+    largest_alpha,
+    largest_gain,
     residual_covariance,
 )
-from srmc.theory._meanfield import MeanField
 from srmc.theory._noise import (
     Case,
     estimate,
@@ -29,8 +30,6 @@ from srmc.theory._noise import (
     independent_noise,
     markov_noise,
 )
-from srmc.theory._stability import largest_alpha, largest_gain
-from srmc.theory._transition import transition_matrix
 
 __all__ = [
     "Blocks",

@@ -1,16 +1,22 @@
-"""Repelled chains on finite state spaces, where the limit theorem can be checked exactly."""
+"""Finite state spaces, where the limit theorem can be checked exactly.
 
+`simulate` runs repelled chains, `transition_matrix` is that of a sampler on a discrete space, and
+`MeanField` is the ODE of the history, with expectations that are sums over states.
+"""
+
+import dataclasses
 import functools
 from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
+from blackjax.base import SamplingAlgorithm
+from scipy.special import logsumexp
 
 from srmc._checks import as_numbers, check_count, check_number
 from srmc.repel.history import Gain
-from srmc.types import Array, Float, Int, PRNGKey
+from srmc.types import Array, ArrayLike, Float, Int, PRNGKey, Scalar
 
 Tables: TypeAlias = tuple[
     Float[Array, " state"],
@@ -21,7 +27,7 @@ Tables: TypeAlias = tuple[
 
 
 class Carry(NamedTuple):
-    """What replicates carry from step to step; all but `spent` stands still at the budget."""
+    """What replicates carry from step to step; beyond the budget, only `spent` changes."""
 
     states: Int[Array, " replicate"]
     theta: Float[Array, "replicate d"]
@@ -181,7 +187,7 @@ def _simulate(
             return jnp.where(goes_on.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
 
         kept: Carry = jax.tree.map(keep, moved, carry)
-        # What the step would have cost stays spent, so that no later and cheaper one is made.
+        # The cost of the refused step is kept, so that no later and cheaper step is made.
         return kept._replace(spent=moved.spent)
 
     starts = jax.random.categorical(start_key, log_pi, shape=(size,))
@@ -189,3 +195,163 @@ def _simulate(
     first = Carry(starts, theta, mean, mean, jnp.zeros(size), jnp.zeros(size, int))
     last: Carry = jax.lax.fori_loop(0, num_steps, step, first)
     return last
+
+
+def transition_matrix(
+    algorithm: SamplingAlgorithm,
+    states: Float[np.ndarray, "state ..."],
+    theta: ArrayLike | None = None,
+    *,
+    num_proposals: int = 4096,
+    seed: int = 0,
+) -> Float[np.ndarray, "state state"]:
+    """Return the matrix of a sampler such as `srmc.gwg(f, space, ...)` with its history held.
+
+    `states` are all states of the space, such as `space.all_states(shape)`. A kernel reports the
+    probabilities of each proposal and of its acceptance; `num_proposals` are made from each state
+    which must include every possible move. `theta` is the history, 0 if not given; give the
+    sampler `alpha=srmc.fixed(alpha)` to have it repelled. Kernels that do not propose states one
+    by one, `srmc.gibbs`, `srmc.path_auxiliary` and `srmc.gwg` with several sites, have no such
+    probabilities.
+    """
+    check_count("num_proposals", num_proposals)
+    if not callable(getattr(algorithm, "step", None)):
+        raise TypeError(f"algorithm must be a sampler, such as srmc.gwg(...), got {algorithm!r}")
+    every = jnp.asarray(as_numbers("states", states), float)
+    if every.ndim < 2 or not every.size:
+        raise ValueError(f"states must be (state, ...), not empty, got shape {every.shape}")
+    try:
+        algorithm.init(every[0])
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"states must be those of the sampler's space, but {error}") from None
+    flat = every.reshape(len(every), -1)
+
+    def propose(x: Array, key: PRNGKey) -> tuple[Int[Array, ""], Scalar, Scalar]:
+        more = {} if theta is None else {"theta": jnp.asarray(theta, x.dtype)}
+        info = algorithm.step(key, algorithm.init(x, **more))[1]
+        info = getattr(info, "inner_info", info)
+        to = jnp.argmin(jnp.sum(jnp.abs(flat - info.proposal.reshape(1, -1)), axis=1))
+        return to, info.log_proposal, info.acceptance_rate
+
+    keys = jax.random.split(jax.random.key(seed), num_proposals)
+    program = jax.jit(jax.vmap(jax.vmap(propose, (None, 0)), (0, None)))
+    to, log_q, acceptance = (np.asarray(x) for x in program(every, keys))
+    proposal = np.zeros((len(every), len(every)))
+    accepted = np.zeros_like(proposal)
+    source = np.broadcast_to(np.arange(len(every))[:, None], to.shape)
+    proposal[source, to] = np.exp(log_q)
+    accepted[source, to] = acceptance
+    missing = float(np.max(np.abs(1 - proposal.sum(axis=1))))
+    if missing > 1e-3:
+        raise ValueError(
+            f"num_proposals must be large enough to see all moves, got {num_proposals}: the "
+            f"proposals from a state have probabilities whose sum misses 1 by {missing:.2g}"
+        )
+    matrix: np.ndarray = proposal * accepted
+    np.fill_diagonal(matrix, 0.0)
+    matrix += np.diag(np.maximum(1 - matrix.sum(axis=1), 0))
+    matrix /= matrix.sum(axis=1, keepdims=True)  # 1 up to rounding
+    return matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanField:
+    """h(theta, mu) = (S(theta) - theta, F(theta) - mu), with S and F the means of s and f (eq:ode).
+
+    The means are under pi_theta, which is proportional to pi exp(-alpha theta·s). `stationary` is
+    pi, (state,); `features` holds s, (state, d), and `values` f, (state, m).
+    """
+
+    stationary: Float[np.ndarray, " state"]
+    features: Float[np.ndarray, "state d"]
+    values: Float[np.ndarray, "state m"]
+    alpha: float
+
+    def __post_init__(self) -> None:
+        check_number("alpha", self.alpha, above=0.0)
+        names = ("stationary", "features", "values")
+        pi, s, f = (as_numbers(name, getattr(self, name)) for name in names)
+        s, f = (x[:, None] if x.ndim == 1 else x for x in (s, f))
+        if pi.ndim != 1 or not s.ndim == f.ndim == 2 or len(s) != len(pi) or len(f) != len(pi):
+            raise ValueError(
+                "stationary, features and values must have one row per state, got shapes "
+                f"{pi.shape}, {s.shape} and {f.shape}"
+            )
+        if np.any(pi < 0) or not np.isclose(pi.sum(), 1):
+            raise ValueError("stationary must hold probabilities, with the sum 1")
+        for name, value in (("stationary", pi), ("features", s), ("values", f)):
+            object.__setattr__(self, name, value)
+
+    def surrogate(self, theta: ArrayLike) -> Float[np.ndarray, " state"]:
+        """The probabilities of pi_theta (eq:score_tilt)."""
+        log_weights = self._log_weights(theta)
+        probabilities: np.ndarray = np.exp(log_weights - logsumexp(log_weights))
+        return probabilities
+
+    def field(
+        self, theta: ArrayLike, mean: ArrayLike
+    ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " m"]]:
+        """The velocity of (theta, mu)."""
+        p = self.surrogate(theta)
+        return p @ self.features - np.asarray(theta, float), p @ self.values - np.asarray(mean)
+
+    def potential(self, theta: ArrayLike) -> float:
+        """`|theta|^2 / 2 + log(Z_theta) / alpha`, of which theta follows the negative gradient."""
+        square = float(np.sum(np.square(theta)))
+        return square / 2 + float(logsumexp(self._log_weights(theta))) / self.alpha
+
+    def contraction(self, theta: ArrayLike) -> float:
+        """The smallest eigenvalue of the Hessian of the potential, I + alpha Cov(s, s).
+
+        It is at least 1 everywhere, so that paths of the ODE approach each other as exp(-t) or
+        faster, for every alpha (prop:ode-stable).
+        """
+        p = self.surrogate(theta)
+        centred = self.features - p @ self.features
+        covariance = centred.T @ (p[:, None] * centred)
+        return float(1 + self.alpha * np.linalg.eigvalsh(covariance)[0])
+
+    def path(
+        self, theta: ArrayLike, mean: ArrayLike, times: ArrayLike
+    ) -> tuple[Float[np.ndarray, "time d"], Float[np.ndarray, "time m"]]:
+        """theta and mu at increasing times from 0 on, from a start at time 0."""
+        start = np.concatenate([np.asarray(theta, float), np.asarray(mean, float)])
+        at, d = as_numbers("times", times), self.features.shape[1]
+        if at.ndim != 1 or not at.size or at[0] < 0 or np.any(np.diff(at) <= 0):
+            raise ValueError(f"times must increase from 0 or later on, got {times!r}")
+
+        def velocity(_: float, y: Float[np.ndarray, " d+m"]) -> Float[np.ndarray, " d+m"]:
+            return np.concatenate(self.field(y[:d], y[d:]))
+
+        from scipy.integrate import solve_ivp
+
+        found = solve_ivp(velocity, (0.0, at[-1]), start, "LSODA", at, rtol=1e-9, atol=1e-12)
+        return found.y[:d].T, found.y[d:].T
+
+    def equilibrium(self) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " m"]]:
+        """The only point at which the field is 0, to which all paths lead.
+
+        It is (0, E[f]) if the features have mean 0. Otherwise theta settles elsewhere, and the
+        estimate of E[f] keeps the bias that is read off here.
+        """
+        from scipy.optimize import minimize
+
+        theta = minimize(
+            self.potential,
+            np.zeros(self.features.shape[1]),
+            jac=lambda t: t - self.surrogate(t) @ self.features,
+            method="BFGS",
+            options={"gtol": 1e-10},
+        ).x
+        return theta, self.surrogate(theta) @ self.values
+
+    def _log_weights(self, theta: ArrayLike) -> Float[np.ndarray, " state"]:
+        with np.errstate(divide="ignore"):
+            log_pi = np.log(self.stationary)
+        direction = as_numbers("theta", theta)
+        if direction.shape != self.features.shape[1:]:
+            raise ValueError(
+                f"theta must have shape {self.features.shape[1:]}, got {direction.shape}"
+            )
+        log_weights: np.ndarray = log_pi - self.alpha * self.features @ direction
+        return log_weights

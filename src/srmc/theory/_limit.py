@@ -1,4 +1,4 @@
-"""Covariances of the limit theorem, for the history, the paper's estimate and plain averages.
+"""Covariances of the limit theorem, and stability bounds for the loop of history and kernel.
 
 Throughout, s is the score (d numbers), f the function of interest (m numbers), S = Cov(s, s),
 C = Cov(f, s), and A the preconditioner: the history theta pushes with alpha A theta.
@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srmc._checks import as_numbers, check_count, check_number, short
+from srmc._checks import as_numbers, check_count, check_flag, check_number, check_option, short
 from srmc.types import Float
+
+OfValues = Float[np.ndarray, "m m"]
 
 
 class Blocks(NamedTuple):
@@ -18,7 +20,7 @@ class Blocks(NamedTuple):
 
     theta: Float[np.ndarray, "d d"]
     cross: Float[np.ndarray, "d m"]
-    mean: Float[np.ndarray, "m m"]
+    mean: OfValues
 
 
 def jacobian(
@@ -87,7 +89,7 @@ def average_covariance(
     noise: ArrayLike,
     alpha: float,
     preconditioner: ArrayLike | None = None,
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return the limit of n Cov(plain average of f) for a history with rho < 1.
 
     The history then settles within windows that are short compared with the run, and the average
@@ -99,9 +101,7 @@ def average_covariance(
     return _residual_noise(weights, noise)
 
 
-def control_variate_covariance(
-    cov_ss: ArrayLike, cov_fs: ArrayLike, noise: ArrayLike
-) -> Float[np.ndarray, "m m"]:
+def control_variate_covariance(cov_ss: ArrayLike, cov_fs: ArrayLike, noise: ArrayLike) -> OfValues:
     """Return the limit of `average_covariance` for large alpha, approached at rate 1/alpha^2.
 
     It is the long-run covariance of the first-order control variate f - C S^-1 s, or of the
@@ -114,7 +114,7 @@ def control_variate_covariance(
 
 def independent_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, alpha: float, rho: float
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return the block of mu for independent draws in closed form (prop:independent-sampling).
 
     The block is C (S (2 alpha S + 2 beta))^-1 C^T + R, with beta = 1/2 for rho = 1 and beta = 1
@@ -134,7 +134,7 @@ def independent_covariance(
 
 def residual_covariance(
     cov_ss: ArrayLike, cov_fs: ArrayLike, cov_ff: ArrayLike, rho: float
-) -> Float[np.ndarray, "m m"]:
+) -> OfValues:
     """Return R, which no alpha removes: Cov(g, g) / (2 beta) for g = f - C S^-1 s (eq:R-def).
 
     beta = 1/2 for rho = 1, where R is the variance of independent draws of g, and beta = 1
@@ -172,13 +172,11 @@ def gaussian_mean_covariance(
     return mean
 
 
-def budget_covariance(
-    covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0
-) -> Float[np.ndarray, "m m"]:
+def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0) -> OfValues:
     """Return the limit of B^rho Cov(estimate after a budget B) (thm:cost_based_clt_srmc).
 
     `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
-    averages, whatever the gain is. The result is C^rho times that, with C the mean cost.
+    averages with any gain. The result is C^rho times that, with C the mean cost.
     `costs` is the cost of a step, or the costs of many steps, in any unit. To judge a repelled
     sampler, compare its result with that of alpha = 0 at the cost of the base kernel.
     """
@@ -223,11 +221,69 @@ def _noise(noise: ArrayLike, size: int) -> Float[np.ndarray, "n n"]:
     return u
 
 
-def _residual_noise(
-    weights: Float[np.ndarray, "m d"], noise: ArrayLike
-) -> Float[np.ndarray, "m m"]:
+def _residual_noise(weights: Float[np.ndarray, "m d"], noise: ArrayLike) -> OfValues:
     """The long-run covariance of f - weights s."""
     m, d = weights.shape
     combine = np.concatenate([-weights, np.eye(m)], axis=1)
     residual: np.ndarray = combine @ _noise(noise, d + m) @ combine.T
     return residual
+
+
+def largest_gain(
+    alpha: float,
+    *,
+    top_eigenvalue: float = 1.0,
+    frame: str = "moving",
+    autocorrelation: float = 0.0,
+    average: bool = False,
+) -> float:
+    """Return the gain gamma below which the loop is stable; half of it is a safe choice.
+
+    `top_eigenvalue` is the largest eigenvalue lambda of Cov(s, s) A. In the moving frame the loop
+    is stable if gamma (1 + alpha lambda) < 2. In the fixed frame the bound also depends on the
+    kernel's lag-1 autocorrelation c, which is negative for antithetic kernels:
+    gamma (1 + alpha lambda (1 - c) / (1 + c)) < 2, or gamma (alpha lambda / 2 - c / (1 - c)) < 1
+    with `average=True`, where the history averages the features at both ends of a transition.
+
+    >>> largest_gain(3.0)
+    0.5
+    >>> round(largest_gain(3.0, frame="fixed", autocorrelation=-0.9), 3)
+    0.034
+    """
+    check_number("alpha", alpha, at_least=0.0)
+    check_number("top_eigenvalue", top_eigenvalue, above=0.0)
+    offset, slope = _growth(frame, autocorrelation, average)
+    growth = offset + slope * alpha * top_eigenvalue
+    return min(2.0, 2 / growth) if growth > 0 else 2.0
+
+
+def largest_alpha(
+    gain: float,
+    *,
+    top_eigenvalue: float = 1.0,
+    frame: str = "moving",
+    autocorrelation: float = 0.0,
+    average: bool = False,
+) -> float:
+    """Return the strength alpha below which a loop with this gain is stable (see `largest_gain`).
+
+    >>> largest_alpha(0.5)
+    3.0
+    """
+    check_number("gain", gain, above=0.0)
+    check_number("top_eigenvalue", top_eigenvalue, above=0.0)
+    offset, slope = _growth(frame, autocorrelation, average)
+    return 0.0 if gain >= 2 else max(0.0, (2 / gain - offset) / (slope * top_eigenvalue))
+
+
+def _growth(frame: str, autocorrelation: float, average: bool) -> tuple[float, float]:
+    """a and b in the condition of stability, gamma (a + b alpha lambda) < 2."""
+    check_option("frame", frame, ("moving", "fixed"))
+    check_number("autocorrelation", autocorrelation)
+    check_flag("average", average)
+    if not -1 < autocorrelation < 1:
+        raise ValueError(f"autocorrelation must be between -1 and 1, got {autocorrelation}")
+    c = autocorrelation
+    if frame == "moving":
+        return 1.0, 1.0
+    return (-2 * c / (1 - c), 1.0) if average else (1.0, (1 - c) / (1 + c))

@@ -106,7 +106,7 @@ def gaussian(
     check_option("kernel", kernel, ("independent", "mala", "hmc"))
     check_count("num_integration_steps", num_integration_steps)
     v = np.atleast_2d(as_numbers("covariance", covariance))
-    if v.ndim != 2 or v.shape[0] != v.shape[1] or not np.allclose(v, v.T):  # also refuses NaN
+    if v.ndim != 2 or v.shape[0] != v.shape[1] or not np.allclose(v, v.T):  # false for NaN
         raise ValueError("covariance must be a symmetric matrix of finite numbers")
     variances, basis = np.linalg.eigh(v)
     if variances[0] <= 0:

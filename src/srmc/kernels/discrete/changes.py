@@ -12,7 +12,7 @@ from srmc.kernels.discrete.space import Space
 from srmc.types import Array, Float, Int, LogDensity, PyTree, Scalar
 
 Differences: TypeAlias = Callable[[Array], Array]  # from a state to all its changes
-CHUNK = 2**18  # the most numbers in the states that are evaluated at once
+CHUNK = 2**18  # largest number of entries of states that are evaluated together
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def evaluated_changes(
 def supplied_changes(
     differences: Differences, space: Space, x: Array
 ) -> Float[Array, "site value"]:
-    """The changes that the target supplies; for two values, those of the flips will do."""
+    """The changes that the target supplies; for two values, those of the flips suffice."""
     changes = differences(x)
     if not is_numeric(changes):
         raise TypeError(f"differences must return an array, got {short(changes)}")

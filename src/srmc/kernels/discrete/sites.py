@@ -1,7 +1,11 @@
-"""A log density on a discrete space, with what a kernel and the history need to know about it.
+"""A log density on a discrete space, with what a kernel and the history need of it.
 
 What is evaluated at a state does not depend on theta, so that bending it again is free.
 """
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +20,65 @@ from srmc.kernels.discrete.changes import (
     over_neighbours,
     supplied_changes,
 )
-from srmc.kernels.discrete.checks import check_discrete_start, check_feature_kind
-from srmc.kernels.discrete.features import Evaluated
+from srmc.kernels.discrete.features import (
+    Evaluated,
+    SiteChanges,
+    check_discrete_start,
+    check_feature_kind,
+)
 from srmc.kernels.discrete.space import Space
-from srmc.kernels.discrete.view import Local, View
-from srmc.repel.surrogate import Surrogate
-from srmc.repel.target import rejecting
-from srmc.types import Array, Float, Int, LogDensity, Scalar
+from srmc.repel.surrogate import Surrogate, Tilt
+from srmc.repel.target import Target
+from srmc.types import Array, Feature, Float, Int, LogDensity, PyTree, Scalar
 
 
+class Local(NamedTuple):
+    """What is known about the target at a state; none of it depends on theta.
+
+    logdensity
+        The log density of the state.
+    guide
+        The changes of the log density that proposals go by, exact or to first order.
+    changes
+        The exact changes, where bending needs them in addition to the guide.
+    feature
+        What the history averages, in the shape of a state.
+    kept
+        What changes of one site are found from, if the target supplies these; see
+        `SiteDifferences`.
+    """
+
+    logdensity: Scalar
+    guide: SiteChanges = None
+    changes: SiteChanges = None
+    feature: Feature = None
+    kept: PyTree[Array] = None
+
+
+class View(NamedTuple):
+    """A target on a space.
+
+    look
+        Evaluates the target at a state.
+    visit
+        `(x, local, site, value) -> (y, Local)`: the state with another value at one site, and
+        what is known about the target there.
+    bend
+        `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
+        unchanged. With a site, states are compared that differ in it alone, so that a term that
+        they share may be left out of the log density.
+    evaluations
+        The cost of a look and of a bend at a state, in values, gradients and sets of differences.
+    """
+
+    space: Space
+    look: Callable[[Array], Local]
+    visit: Callable[..., tuple[Array, Local]]
+    bend: Callable[..., Local]
+    evaluations: Callable[[Array], tuple[int, int]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Sites:
     """A log density on a space, with the guide that a kernel needs and the history's feature.
 
@@ -40,33 +94,39 @@ class Sites:
         What the target is bent by: "feature", or "sites", the values of the sites themselves.
     """
 
-    def __init__(
-        self,
-        logdensity_fn: LogDensity,
-        space: Space,
-        guide: str | None = None,
-        feature: str | None = None,
-        differences: Differences | None = None,
-        surrogate: Surrogate | None = None,
-        bend: str = "feature",
-    ):
-        if not isinstance(space, Space):
-            raise TypeError(f"space must be srmc.Binary() or another space, got {space!r}")
-        if surrogate is not None:
-            feature = features.tilted_kind(surrogate, feature)
-        if feature is not None:
-            features.check_kind(feature, space)
-        features.check_bend(bend, feature)
-        if differences is not None and not callable(differences):
-            raise TypeError(f"differences must be a function of a state, got {differences!r}")
-        self.logdensity_fn = logdensity_fn
-        self.target = rejecting(logdensity_fn)
-        self.space, self.guide, self.feature = space, guide, feature
-        self.differences, self.surrogate, self.by_sites = differences, surrogate, bend == "sites"
-        # Where a kernel goes by changes of all sites, those of one site are no help.
-        self.one_site = None
-        if guide is None and isinstance(differences, SiteDifferences):
-            self.one_site = differences
+    logdensity_fn: LogDensity
+    space: Space
+    guide: str | None = None
+    feature: str | None = None
+    differences: Differences | None = None
+    surrogate: Surrogate | None = None
+    bend: str = "feature"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, Space):
+            raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
+        if self.surrogate is not None:
+            feature = features.tilted_kind(self.surrogate, self.feature)
+            object.__setattr__(self, "feature", feature)
+        if self.feature is not None:
+            features.check_kind(self.feature, self.space)
+        features.check_bend(self.bend, self.feature)
+        if self.differences is not None and not callable(self.differences):
+            raise TypeError(f"differences must be a function of a state, got {self.differences!r}")
+
+    @property
+    def target(self) -> Target:
+        return Target(self.logdensity_fn)
+
+    @property
+    def by_sites(self) -> bool:
+        return self.bend == "sites"
+
+    @property
+    def one_site(self) -> SiteDifferences | None:
+        """The changes of one site, unless changes of all sites guide the kernel."""
+        usable = self.guide is None and isinstance(self.differences, SiteDifferences)
+        return self.differences if usable else None  # type: ignore[return-value]
 
     def plain(self) -> View:
         """The target itself, without a feature."""
@@ -87,12 +147,12 @@ class Sites:
             self.space,
             self.look,
             self._visit,
-            lambda x, local, site=None: self.bend(x, local, u, alpha),
+            lambda x, local, site=None: self.bend_by_feature(x, local, u, alpha),
             lambda x: (self._cost(x, self.chosen(x)), self._bend_cost(x)),
         )
 
     def chosen(self, x: Array) -> str:
-        """The feature that was asked for, or the default for a state of this size."""
+        """The given feature, or the default for a state of this size."""
         if self.feature is not None:
             return self.feature
         return features.default_kind(self.space, x, self.differences is not None)
@@ -129,7 +189,7 @@ class Sites:
         return y, Local(local.logdensity + change, kept=kept)
 
     def feature_at(self, x: Array, local: Local) -> Array:
-        """The feature at a state, from what the kernel knows there as far as that goes."""
+        """The feature at a state, from what the kernel evaluated there where possible."""
         if local.feature is not None:
             known: Array = local.feature
             return known
@@ -158,10 +218,10 @@ class Sites:
         return max(1, changed, self.feature_cost(x))
 
     def _is_guided_by(self, kind: str) -> bool:
-        """Whether the feature follows from the changes that the kernel goes by."""
+        """Whether the feature follows from the changes that guide the kernel."""
         return (kind, self.guide) in (("gibbs", "exact"), ("relaxed-gibbs", "gradient"))
 
-    def bend(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
+    def bend_by_feature(self, x: Array, local: Local, u: Array, alpha: Scalar) -> Local:
         """`local` on the surrogate, whose log density is log pi(x) - alpha u·phi(x).
 
         The changes that guide proposals are exact if those of the target are. To first order they
@@ -176,7 +236,7 @@ class Sites:
             return bent
         if self.guide == "exact":
             return bent._replace(guide=self._exact_guide(x, local, u, alpha, potential))
-        if self.surrogate is not None:
+        if isinstance(self.surrogate, Tilt):
             return bent._replace(guide=self._tilted_guide(self.surrogate, x, local, u, alpha))
         return bent._replace(guide=self._first_order_guide(x, local, u, alpha))
 
@@ -196,16 +256,16 @@ class Sites:
         return bent._replace(guide=local.guide + alpha * self.space.linear(x, u))
 
     def check_start(self, x: Array) -> None:
-        """Refuse a log density that the kernel cannot work with."""
+        """Raise for a log density that the kernel cannot work with."""
         takes_gradient = self._takes_gradient(None)
         check_discrete_start(self.logdensity_fn, self.space, x, takes_gradient)
 
     def check_feature(self, x: Array) -> None:
-        """Refuse a log density without the gradient that the feature needs; warn about bias."""
+        """Raise if the feature needs a gradient that does not exist; warn about bias."""
         check_feature_kind(self.chosen(x), self.logdensity_fn, self.space, x)
 
     def _evaluate(self, x: Array, takes_gradient: bool, takes_changes: bool) -> Evaluated:
-        """What the kernel and a feature need at a state, and no more."""
+        """What the kernel and a feature need at a state."""
         if takes_gradient:
             value, gradient = jax.value_and_grad(self.target)(x)
             seen = Evaluated(value, gradient, allowed(self.space.linear(x, gradient)))
@@ -229,12 +289,10 @@ class Sites:
         return allowed(local.guide - alpha * more)
 
     def _tilted_guide(
-        self, tilt: Surrogate, x: Array, local: Local, u: Array, alpha: Scalar
+        self, tilt: Tilt, x: Array, local: Local, u: Array, alpha: Scalar
     ) -> Float[Array, "site value"]:
         """The changes that the surrogate score s + alpha (Hess U) u predicts (alg:sr_discrete)."""
-        assert tilt.split is not None
-        again = tilt.split.again(self.target)
-        _, gradient = again(x, local.logdensity, local.feature, u, alpha)
+        _, gradient = tilt.again(self.target, x, local.logdensity, local.feature, u, alpha)
         return allowed(self.space.linear(x, gradient))
 
     def _first_order_guide(
@@ -267,15 +325,15 @@ class Sites:
         return self.space.num_neighbours(x) * per_feature
 
     def products(self, x: Array, evaluations: Array) -> Array:
-        """How many of a step's evaluations were Hessian-vector products."""
+        """The number of a step's evaluations that were Hessian-vector products."""
         with_product = self._tilt_cost()[1]
         return with_product * (evaluations - self._cost(x, self.chosen(x)))
 
     def _tilt_cost(self) -> tuple[int, int]:
         """The gradients, and products among them, that a tilt takes to guide a proposal."""
-        if self.guide != "gradient" or self.surrogate is None or self.surrogate.split is None:
+        if self.guide != "gradient" or not isinstance(self.surrogate, Tilt):
             return 0, 0
-        return self.surrogate.split.again_cost
+        return self.surrogate.again_cost
 
     def _changes_cost(self, x: Array) -> int:
         if self.differences is None:

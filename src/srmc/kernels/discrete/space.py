@@ -90,7 +90,7 @@ class Space:
     def as_state(self, position: ArrayLike, name: str = "position") -> Array:
         """An initial position as a state; integers are taken as the values themselves."""
         if is_concrete(position):
-            as_numbers(name, position)  # refuses everything else
+            as_numbers(name, position)  # raises for everything else
         x = jnp.asarray(position)
         if not x.size:
             raise ValueError(f"{name} must hold at least one site, got {position!r}")
@@ -139,7 +139,7 @@ def Binary() -> Space:
 
 
 def Ordinal(num_values: int) -> Space:
-    """Sites that hold a number from 0 to K - 1, which log densities take as it is."""
+    """Sites that hold a number from 0 to K - 1, which log densities take unchanged."""
     return Space(num_values, one_hot=False)
 
 

@@ -16,8 +16,7 @@ from srmc.kernels import builders
 from srmc.kernels import discrete as kernels
 from srmc.kernels.discrete import longest_mean
 from srmc.kernels.discrete.changes import Differences
-from srmc.kernels.discrete.checks import is_biased
-from srmc.kernels.discrete.features import check_kind
+from srmc.kernels.discrete.features import check_kind, is_biased
 from srmc.kernels.discrete.sites import Sites
 from srmc.kernels.discrete.space import Space
 from srmc.repel.history import Gain

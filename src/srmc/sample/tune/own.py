@@ -10,7 +10,7 @@ import blackjax
 from blackjax.base import SamplingAlgorithm
 
 from srmc.kernels import builders, plain
-from srmc.kernels.rescaled import rescaled
+from srmc.kernels.builders import rescaled
 from srmc.repel.kernel import kernel_name
 from srmc.repel.repel import repel
 from srmc.sample.tune import rule

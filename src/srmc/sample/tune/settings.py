@@ -5,14 +5,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from srmc.repel.field import Field, affine, total_feature, translations
+from srmc.repel.field import Clipped, Field, affine, translations
 from srmc.repel.history import Gain
 from srmc.repel.strength import Strength, watched
 from srmc.repel.surrogate import along
 from srmc.sample.tune import rule
 from srmc.sample.tune.measure import Loop
 from srmc.sample.tune.tuner import Alpha
-from srmc.types import Array, Feature, Float, Position, Score
+from srmc.types import Array, Feature, Float
 
 
 def settings(
@@ -35,7 +35,7 @@ def settings(
     return {
         "alpha": guarded_by(loop.exponent, gamma, alpha, most),
         "gain": Gain(rule.RHO, gamma * updates**rule.RHO, updates),
-        "surrogate": along(_bounded(field, factors), factors),
+        "surrogate": along(Clipped(field, jax.tree.map(_size, factors), rule.CLIPPED), factors),
         "history_every": history_every,
     }
 
@@ -60,33 +60,6 @@ def guarded_by(
         limit=jnp.maximum(rule.HOT * exponent, rule.HOT_AT_LEAST),
         rate=rule.RUNAWAY * gamma * (1 + most),
     )
-
-
-def _bounded(field: Field, factors: Feature) -> Field:
-    """The field, with features clipped at `rule.CLIPPED` times their root mean square."""
-    most = rule.CLIPPED
-    sizes = jax.tree.map(_size, factors)
-
-    def feature(x: Position, s: Score) -> Feature:
-        clip = lambda f, size: jnp.clip(
-            f, -most * size.astype(f.dtype), most * size.astype(f.dtype)
-        )
-        return jax.tree.map(clip, field.feature(x, s), sizes)
-
-    bounded = field._replace(feature=feature, total=None)
-    quickly = field.total
-    if quickly is None:
-        return bounded
-
-    def total(xs: Position, ss: Score, shares: Array) -> tuple[Feature, Feature]:
-        quick, largest = quickly(xs, ss, shares)
-        is_small = lambda bound, size: bound <= most * jnp.min(size).astype(bound.dtype)
-        small = jax.tree.map(is_small, largest, sizes)
-        within = jnp.all(jnp.stack(jax.tree.leaves(small)))
-        slow = lambda: total_feature(bounded, xs, ss, shares)
-        return jax.lax.cond(within, lambda: quick, slow), largest
-
-    return bounded._replace(total=total)
 
 
 def _size(factor: Array) -> Array:

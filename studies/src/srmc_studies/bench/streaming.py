@@ -5,13 +5,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from rich.table import Table
 
 import srmc
 from srmc.targets import Target
-from srmc.types import Array
 from srmc_studies.bench.cells import markdown, terminal
 from srmc_studies.bench.coverage import log_gamma
 
@@ -20,7 +18,12 @@ TARGETS: dict[str, Callable[[int], Target]] = {
     "ellipsoid": lambda dim: srmc.targets.ellipsoid(dim, 100.0),
     "log gamma": lambda dim: log_gamma(2.0, dim),
 }
-SIDES = ("plain", "control variates", "repelled")
+# The second is the default; an empty `repellence` repels with the strength found in warm-up.
+SIDES: dict[str, dict[str, Any]] = {
+    "plain": {"alpha": 0.0},
+    "control variates": {},
+    "repelled": {"repellence": {}},
+}
 
 
 def streaming(
@@ -51,12 +54,8 @@ def compare(target: Target, num_samples: int, replicates: int, seed: int = 0) ->
     """Errors, gradients and seconds of all sides, averaged over replicates of four chains."""
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     for n in range(replicates):
-        plain = _run(target, 0.0, num_samples, seed + n)
-        repelled = _run(target, "auto", num_samples, seed + n)
-        for side, (moments, cost) in zip(
-            SIDES, [_plain(plain), _controlled(plain), _plain(repelled)], strict=True
-        ):
-            found[side].append(cost | _errors(target, *moments))
+        for side, options in SIDES.items():
+            found[side].append(_run(target, options, num_samples, seed + n))
     assert target.moments is not None
     return {
         "dim": int(np.size(target.moments.mean)),
@@ -70,76 +69,39 @@ def compare(target: Target, num_samples: int, replicates: int, seed: int = 0) ->
     }
 
 
-Run = tuple[dict[str, np.ndarray], dict[str, float]]
-
-
-def _run(target: Target, alpha: float | str, num_samples: int, seed: int) -> Run:
-    """Averages of what control variates need, and what they cost, in gradients and seconds."""
-    score = jax.grad(target.logdensity_fn)
-
-    def statistics(values: dict[str, Array]) -> dict[str, Array]:
-        x = values["x"]
-        s = score(x)
-        named = {"xx": x * x, "s": s, "ss": s * s, "xs": x * s, "xxs": x * x * s}
-        return named | {"xss": x * s * s, "xxss": x * x * s * s, "xxxs": x**3 * s}
-
+def _run(target: Target, options: dict[str, Any], num_samples: int, seed: int) -> dict[str, float]:
+    """The errors of a run that keeps moments, and what it costs in gradients and seconds."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = srmc.sample(
             target,
             kernel="hmc",
-            alpha=alpha,
             num_samples=num_samples,
             seed=seed,
             keep="moments",
-            statistics=statistics if alpha == 0.0 else (lambda x: {"xx": x["x"] ** 2}),
             progress=False,
+            **options,
         )
+        table = result.summary()
     seconds = time.perf_counter() - began
-    moments = result.moments
-    assert moments is not None
     gradients = float(result.gradients + result.total("hvps"))
-    means = {name: np.mean(one["mean"], axis=0) for name, one in moments.items()}
-    return means, {"gradients": gradients, "seconds": seconds}
+    errors = _errors(target, table["mean"].to_numpy(), table["sd"].to_numpy() ** 2)
+    return {"gradients": gradients, "seconds": seconds} | errors
 
 
-def _plain(run: Run) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, float]]:
-    means, cost = run
-    return (means["x"], means["xx"]), cost
-
-
-def _controlled(run: Run) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, float]]:
-    """Each coordinate with its own s and x s + 1 as control variates, both of mean 0."""
-    m, cost = run
-    features = np.stack([m["s"], m["xs"] + 1])
-    # Covariances of the two, and of them with x and x^2, coordinate by coordinate.
-    ss = m["ss"] - m["s"] ** 2
-    sp = m["xss"] - m["s"] * m["xs"]
-    pp = m["xxss"] - m["xs"] ** 2
-    with_x = np.stack([m["xs"] - m["x"] * m["s"], m["xxs"] - m["x"] * m["xs"]])
-    with_xx = np.stack([m["xxs"] - m["xx"] * m["s"], m["xxxs"] - m["xx"] * m["xs"]])
-    det = ss * pp - sp**2
-    solve = lambda v: np.stack([pp * v[0] - sp * v[1], ss * v[1] - sp * v[0]]) / det
-    mean, second = (
-        m[k] - np.sum(solve(v) * features, 0) for k, v in (("x", with_x), ("xx", with_xx))
-    )
-    return (mean, second), cost
-
-
-def _errors(target: Target, mean: np.ndarray, second: np.ndarray) -> dict[str, float]:
+def _errors(target: Target, mean: np.ndarray, found: np.ndarray) -> dict[str, float]:
     """Squared errors of means and variances in units of the target's, and the largest ones."""
     assert target.moments is not None
     true_mean, variance = (np.asarray(leaf, float) for leaf in target.moments[:2])
-    off = (mean - true_mean) ** 2 / variance
-    wide = ((second - mean**2) / variance - 1) ** 2
+    off, wide = (mean - true_mean) ** 2 / variance, found / variance - 1
     return {
         "mean": float(off.mean()),
-        "variance": float(wide.mean()),
+        "variance": float(np.mean(wide**2)),
         "worst mean": float(off.max()),
-        "worst variance": float(wide.max()),
+        "worst variance": float(np.max(wide**2)),
         # That of the average of all variances, in which many small errors of one sign add up.
-        "average variance": float(np.mean((second - mean**2) / variance - 1) ** 2),
+        "average variance": float(np.mean(wide) ** 2),
     }
 
 
@@ -176,8 +138,8 @@ def streaming_page(rows: list[Row]) -> str:
         "squared errors in units of the target's variances, averaged over coordinates, and the "
         "largest over coordinates; the last of the errors is that of the average of all "
         "variances. The other lines have ratios to these, times the ratio of the gradients. "
-        "Control variates are the score of each coordinate, and its product with the coordinate, "
-        "with regression coefficients from the same draws. Seconds are those of a whole call, "
-        "with compilation.\n\n"
+        "Control variates, the default, are the score of each coordinate and its product with the "
+        "coordinate, with coefficients from batches of the same run. Seconds are those of a whole "
+        "call, with compilation.\n\n"
     )
     return about + markdown(_lines(rows)) + "\n"
