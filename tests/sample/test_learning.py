@@ -145,7 +145,7 @@ def test_saved_results_say_what_was_found(tmp_path):
     np.testing.assert_allclose(loaded.summary(), run.summary(), rtol=1e-6)
     run.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "The scale of x[1..4] follows x[0] (explains 100%): sampled in coordinates" in page
+    assert "The scale of x[1..4] follows x[0] (explains 100%)." in page
 
 
 def test_a_numpyro_model_keeps_its_names_and_supports():
