@@ -23,7 +23,7 @@ T = TypeVar("T")
 MOST = 2**30  # bytes of programs that are kept; those not used for longest are removed first
 MODELS = 8  # programs of one kind that are kept in memory
 KINDS = 8  # of the programs that `program_of` makes for a model
-SWITCH = "SRMC_PROGRAMS"  # a folder; "off" for the command line, which else keeps programs
+SWITCH = "SRMC_PROGRAMS"  # a folder; "off" for the command line, which otherwise keeps programs
 
 
 def enable_cache(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -122,10 +122,10 @@ def pinned(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
 
     So no program serves for a function that closes over other data than before, such as a global
     variable. If the function cannot be traced without the values of its data, these become
-    constants, of a function that is known to nobody.
+    constants, and the compiled program is not used again.
     """
     if not callable(function):
-        return function  # who calls it next will say so
+        return function  # the next caller raises the error
     code, data = parted(function)
     try:
         traced = jax.make_jaxpr(lambda data, *args: code(data)(*args))(data, *examples)

@@ -101,7 +101,7 @@ def _own(u: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> Float[np.n
 
 
 def _centred(z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> Rows:
-    """Each coordinate in the scale in which its own part would be least on a Gaussian."""
+    """Each coordinate, scaled so that a Gaussian would have the smallest divergence."""
     a = np.sqrt(np.maximum(z.var(axis=0), 1e-30) / np.maximum(s.var(axis=0), 1e-30))
     return (z - z.mean(axis=0) - a * s.mean(axis=0)) / np.sqrt(a), s * np.sqrt(a)
 

@@ -13,7 +13,7 @@ from srmc.coordinates.table import Effect, effects, sentences
 from srmc.types import Array, Float, Int, LogDensity, Scalar
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Coordinates:
     """Coordinates u of x in which a posterior is closer to a Gaussian; see `learn_coordinates`.
 
@@ -116,6 +116,10 @@ class Coordinates:
     def table(self) -> list[Effect]:
         """Who modulates whom, the strongest first."""
         return effects(self)
+
+    def __repr__(self) -> str:
+        d, q = len(self.shift), self.modulators.size
+        return f"<srmc.Coordinates: {d} coordinates, {q} of which modulate others>"
 
     def __str__(self) -> str:
         before, after = np.asarray(self.divergence)

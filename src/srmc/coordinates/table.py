@@ -10,7 +10,7 @@ from srmc.coordinates import rule
 
 
 class Effect(NamedTuple):
-    """That the scale or the location of coordinates follows a modulator.
+    """An effect: a modulator determines the scale or the location of other coordinates.
 
     modulator, of
         Its name, and those of the coordinates.

@@ -1,4 +1,4 @@
-"""Mean squared errors over replicates, distances, diversity and coverage, and R-hat."""
+"""Mean squared errors over replicates, distances, diversity and coverage."""
 
 from collections.abc import Callable, Sized
 from typing import Any, NamedTuple, TypeVar

@@ -21,8 +21,8 @@ from srmc.types import Float, Int
 
 CHANCE = 1e-5  # probability that a sound run fails the t test, over all features
 BATCH = 8.0  # autocorrelation times at least, per batch of the t test
-SEGMENTS = 32  # pairs of draws between which scores are integrated; half as many where there are
-FEW = 500  # fewer draws than this, whose errors hide more
+SEGMENTS = 32  # pairs of draws between which scores are integrated
+FEW = 500  # draws, below which there are half as many segments
 INTERVALS = (2, 4, 8, 16)  # of the rules that are tried on a segment in turn
 NODES = 8  # of Gauss and Legendre's rule on a piece of a segment
 REFINED = 8  # segments that are integrated again, in more pieces, if they disagree

@@ -2,9 +2,9 @@
 
 To first order, the mean of f over rebalanced draws is that of f - beta·phi over plain ones, with
 beta = E[f phi] E[phi phi]^-1: what features explain is gone, and what is left has the short memory
-of the plain chain, so that batch means apply to it. By how much the mean over the rebalanced draws
-differs from that is known, and if it is far more than the error, it takes its place: with heavy
-tails the first order is not all that a map does.
+of the plain chain, so that batch means apply to it. The difference from the mean over the
+rebalanced draws is known; if it far exceeds the error, it replaces the error, as with heavy tails,
+where the first order is not all that a map does.
 """
 
 import numpy as np

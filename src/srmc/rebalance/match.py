@@ -3,7 +3,7 @@
 Coordinate by coordinate, z_i moves by (estimated - empirical distribution function, with its sign
 turned) / density at the knots, monotonically, and by pchip between them. Then y moves by the
 symmetric affine map to the estimated mean and covariance. Each undoes a little of what the other
-did, so that both are repeated, in many dimensions once. All of it is algebra on the draws.
+did, so both are carried out three times, in many dimensions twice.
 """
 
 import numpy as np

@@ -36,7 +36,7 @@ DensityFn = Callable[[Float[Array, " d"]], Float[Array, ""]]
 LOOKED_AT = 16  # draws whose scores are evaluated again, one by one, if a check fails
 GONE = {
     "form": "what is estimated, and how, is chosen by one criterion",
-    "cost": "no gradients are spent but those at the draws",
+    "cost": "gradients are evaluated only at the draws and by the checks",
 }
 
 

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper: target, history, strength, surrogate and kernel, combined by `repel`.
 
-`repel.py` combines the components. `fixed.py` and `moving.py` hold one step each, in the order in
-which the paper prints it; `memory.py` updates history and strength for both.
+`loop.py` has Algorithm 1 (`Loop.step`), `frames.py` the move of each frame, and `history.py` and
+`strength.py` what is updated. `repel.py` puts them together.
 """
 
 from srmc.repel.field import Field, affine, combined, field, scalings, shears, translations

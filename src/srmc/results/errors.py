@@ -85,7 +85,7 @@ class Errors:
     def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved.
 
-        They may be so many functions of the same quantities, one function after the other.
+        The columns may be several functions of the same quantities, one function after the other.
         """
         if self.rebalanced is not None:
             features = self.rebalanced

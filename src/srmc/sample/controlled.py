@@ -22,7 +22,7 @@ from srmc.results.kept import Named
 from srmc.sample.loop import Parameters, Recorded
 from srmc.types import Float, Position
 
-FEWEST = 16  # batches, with fewer of which the means are plain averages
+FEWEST = 16  # batches; with fewer, plain averages are returned
 
 
 def centre_of(named: Partial, positions: Position) -> dict[str, Any]:

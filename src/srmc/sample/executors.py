@@ -1,4 +1,4 @@
-"""Executors: this process, and processes of which one that is killed takes only its task along."""
+"""Executors: this process, or worker processes; a killed worker loses only its own task."""
 
 import threading
 from collections.abc import Callable

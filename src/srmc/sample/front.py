@@ -88,12 +88,13 @@ def sample(
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
         space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
         "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
-        `OwnKernel`, from `srmc.sample.tune import OwnKernel`), whose step size and diagonal metric
-        are found in warm-up. Pass its other arguments with `functools.partial`.
+        the how-to on kernels), whose step size and diagonal metric are found in warm-up.
+        Pass its other arguments with `functools.partial`.
     alpha
         The strength of repellence. "auto" runs the plain kernel and rebalances its draws
-        afterwards. If no draws are kept, it runs the plain kernel with control variates where these
-        are possible (`keep="moments"`), and else repels with a strength measured in warm-up.
+        afterwards. With keep="moments", NUTS, HMC and MALA stay plain and use control variates. If
+        draws are too many for memory, or nothing else applies, the chain is repelled with a
+        strength measured in warm-up.
         0 is the plain kernel. A positive number repels the chain while it runs, and a guard lowers
         it if the loop heats up. A schedule, such as `srmc.watched(3.0)`, is used unchanged.
     num_warmup

@@ -21,7 +21,7 @@ class Lock:
 
     The lock is on the file `lock`, which stays. `holder.json` names the holder for others to read;
     it is left behind by a holder that was killed, and says nothing about who holds the lock. An
-    object store has no locks; there, whom it names is warned of.
+    object store has no locks; there, a warning names the recorded holder.
     """
 
     def __init__(self, folder: Place) -> None:

@@ -199,7 +199,7 @@ class Runs(Mapping[str, Run]):
         return self._own
 
     def _wait(self, until: Callable[[], bool]) -> None:
-        """Take in what ends, until that is enough; Ctrl-C takes back what has not begun."""
+        """Collect runs that have ended until these are enough; Ctrl-C cancels the others."""
         if until():
             return
         try:

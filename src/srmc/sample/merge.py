@@ -154,8 +154,9 @@ def _source(part: Part, runs: list[Any], model: Any, initial_position: Any) -> S
     names = jax.eval_shape(problem.values, first)
     if unknown := [name for name in part.record["shapes"] if name not in names]:
         raise ValueError(
-            f"runs kept {', '.join(unknown)}, which the model has not; merge runs with statistics "
-            "by srmc.sample itself, with all chains, checkpoint and resume=True"
+            f"runs kept {', '.join(unknown)}, which the model does not have; "
+            "merge runs with statistics by srmc.sample itself, with all chains, checkpoint and "
+            "resume=True"
         )
     return Source(problem, how, first)
 

@@ -220,8 +220,10 @@ def _order(parts: Sequence[Part]) -> np.ndarray:
 
 
 def _about(parts: Sequence[Part]) -> dict[str, Any]:
-    """How all were made: costs are added up, and what was measured is averaged."""
-    parts = sorted(parts, key=lambda part: min(part.settings["chains"]))  # so are sums rounded
+    """How all were made, with costs added up, and measurements averaged."""
+    parts = sorted(
+        parts, key=lambda part: min(part.settings["chains"])
+    )  # the order in which sums round
     first, abouts = parts[0], [part.about for part in parts]
     chains = sorted(chain for part in parts for chain in part.settings["chains"])
     sizes = np.array([len(part.settings["chains"]) for part in parts], float)

@@ -31,7 +31,7 @@ from srmc.types import Array
 MOST_WARMUP = 10**7  # steps, whose schedule is a list
 MOST_DEPTH = 20  # of a tree of NUTS
 ROW = 4  # bytes of a number that is kept, at least
-STATISTICS = 13  # numbers beside the coordinates of a draw
+STATISTICS = 13  # numbers that are stored per draw in addition to its coordinates
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space

@@ -106,7 +106,7 @@ _left: list[tuple[int, list[Any]]] = []  # signals, and what was then being comp
 
 
 def _leave() -> None:
-    """End the process by the signal that it got if a program that was left is still running.
+    """End the process with the signal it received if an abandoned program is still running.
 
     A program of XLA cannot be interrupted, and the exit of Python would wait for its end.
     """

@@ -35,7 +35,7 @@ def warm_up(
 ) -> tuple[Tuned, Coordinates | None]:
     """Tune the chains, or load the tuned chains from the checkpoint; and the learned coordinates.
 
-    If there are such, the positions that are returned are vectors in them.
+    If coordinates were learned, the positions that are returned are vectors in them.
 
     Every process tunes the same pilots on one device, so that all processes agree bit for bit. A
     signal raises KeyboardInterrupt; the run can then be resumed from its start.
@@ -155,9 +155,9 @@ class Warming(NamedTuple):
         num_steps: int,
         whole: int,
     ) -> tuple[learning.Pilot, windows.Adapting | None]:
-        """Steps whose second half is the pilot, the first of `whole` ones; and their chains.
+        """Run the first `num_steps` of `whole` warm-up steps, whose second half is the pilot.
 
-        There are chains if their warm-up can go on.
+        Chains are returned, too, if their warm-up can go on.
         """
         plan, tuner, stop, show = self
         if self._goes_on(positions):

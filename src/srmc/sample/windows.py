@@ -21,7 +21,7 @@ from srmc.sample.tune.continuous import RECIPES, Continuous
 from srmc.sample.tune.windows import first_parameters, found_parameters, windowed
 from srmc.types import Position, PRNGKey
 
-SHARING = ("nuts", "hmc")  # which warm up by themselves, not by another kernel
+SHARING = ("nuts", "hmc")  # kernels that find their own step size; others use a proxy
 
 
 def is_shared(plan: Plan, dim: int) -> bool:

@@ -78,7 +78,7 @@ def over_values(weights: Offsets) -> PerSite:
 
 
 def _draw_sites(rng_key: PRNGKey, log_weights: PerSite, num_sites: int) -> Drawn:
-    """The same; a single site is drawn without a random number per site."""
+    """Distinct sites by weight; a single site takes one random number, not one per site."""
     if num_sites == 1:
         return _draw_site(rng_key, log_weights)[None]
     return _draw_distinct(rng_key, log_weights, num_sites)

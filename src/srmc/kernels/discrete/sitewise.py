@@ -201,7 +201,7 @@ class SiteAlgorithm(Repellable):
 
 @dataclasses.dataclass(frozen=True)
 class SiteFrame:
-    """Algorithm 1 on a discrete space: log pi_theta(x) = log pi(x) + alpha (A theta)·x.
+    """Algorithm 1 on a discrete space, whose target is bent by its sites or by its feature.
 
     What is evaluated at a state does not depend on theta, so that bending it again is free.
 

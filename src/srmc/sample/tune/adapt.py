@@ -114,7 +114,7 @@ def by_acceptance(
     last, step_size, scale, path, scores, spent = run(data, keys, positions)
     searched = num_chains * 2 * (quarter // thin * thin)
     total = spent + jnp.where(spent > 0, searched, 0)  # a random walk evaluates none
-    total = jnp.maximum(total, 0)  # a kernel that does not tell counts -1 a step
+    total = jnp.maximum(total, 0)  # a kernel without a count reports -1 per step
     parameters = {"step_size": step_size, "scale": scale}
     return Late(last, parameters, path, scores, total + num_chains * scored), scored
 
