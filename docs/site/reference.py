@@ -149,6 +149,10 @@ def index(found: dict[str, dict[str, str]]) -> str:
     where = {name: (page, place) for page, names in found.items() for name, place in names.items()}
     lines = ["# Reference", "", "Names by task. Options of the command `srmc` are on a"]
     lines.append("[page of their own](command-line.md); all names are listed at the end.")
+    lines.append(
+        "`srmc.repel`, `srmc.rebalance` and `srmc.sample` are functions, too. What is in these"
+    )
+    lines.append("packages is imported by `from`, as in `from srmc.repel import affine`.")
     for task, names in TASKS.items():
         lines += ["", f"## {task}", "", "| name | |", "|---|---|"]
         for name in names:

@@ -85,7 +85,7 @@ def repel(
         The weight of the n-th score in the history; `srmc.gain()` by default.
     surrogate
         `srmc.shift()`, the default; `srmc.tilt()`, the paper's; or a field to move along, such as
-        `srmc.repel.affine()`.
+        `affine()`, from `srmc.repel import affine`.
     frame
         "moving", the default for a shift and the only frame of a field: draws travel with the
         target, and the base chain does not depend on alpha. A move that costs more than

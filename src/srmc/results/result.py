@@ -176,13 +176,13 @@ class Result:
 
         `error` is that of the mean: mean ± 1.96 × error is a 95% interval; `error_sd`, `error_5%`
         and so on are those of the others. After rebalancing they come from what the features leave
-        unexplained (`srmc.rebalance.rebalanced_error`), in a repelled run from the features that
-        the history averaged (`metrics.repelled_error`), else from batch means over all
-        chains together, which for a repelled run are an upper bound. The effective sample size of a
-        Markov chain applies to neither: `r_hat_base` and `ess_base`, which tell whether the chains
-        have mixed and how many independent draws they amount to, are those of the plain chains.
-        `tail_k` is the shape of the heavier tail: moments of order 1 / tail_k and above do not
-        exist. An error is NaN where the tails are too heavy for the estimate to have one.
+        unexplained (`rebalanced_error` in the package `srmc.rebalance`), in a repelled run from the
+        features that the history averaged (`metrics.repelled_error`), else from batch means over
+        all chains together, which for a repelled run are an upper bound. The effective sample size
+        of a Markov chain applies to neither: `r_hat_base` and `ess_base`, which tell whether the
+        chains have mixed and how many independent draws they amount to, are those of the plain
+        chains. `tail_k` is the shape of the heavier tail: moments of order 1 / tail_k and above do
+        not exist. An error is NaN where the tails are too heavy for the estimate to have one.
 
         Parameters
         ----------

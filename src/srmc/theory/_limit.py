@@ -50,7 +50,8 @@ def asymptotic_covariance(
 
     mu_n is the paper's estimate, which averages f with the history's gain; for rho = 1 it is the
     plain average. `noise`, (d+m, d+m), is the long-run covariance of (s, f) along the base chain.
-    Any features with mean 0, such as those of `srmc.repel.affine()`, may replace the score.
+    Any features with mean 0, such as those of `affine()`, from `srmc.repel import affine`, may
+    replace the score.
 
     For rho < 1 convergence to the limit is slow: with gamma_n = (n + 1)^-rho, the drift has an
     additional rho / 2 (n + 1)^(rho - 1) on its diagonal, which is still 6% of it at n = 20,000 and

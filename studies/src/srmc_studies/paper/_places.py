@@ -39,7 +39,8 @@ FIELD, NOISE, PRINTED = (
 
 ENTRIES: dict[str, list[Entry]] = {
     "Algorithms": [
-        Entry("alg:srmc", "SRMC around any kernel", "repel paper_settings",
+        Entry("alg:srmc", "SRMC around any kernel: `Loop.step` in `repel/loop.py`",
+              "repel paper_settings",
               f"{REPEL}::test_the_history_is_the_paper_s_recursion", "sec:conclusion"),
         Entry("alg:sr_mh", "SR-MH", "mh flip_mh", f"{TRANSCRIBED}_sr_mh"),
         Entry("alg:sr_ula", "SR-ULA", "ula", f"{TRANSCRIBED}_sr_ula"),
