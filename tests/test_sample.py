@@ -353,8 +353,11 @@ def test_a_wall_is_noticed_and_left_alone():
         result = srmc.sample(half, **options)
     assert not result.is_rebalanced
     np.testing.assert_array_equal(result.draws["x"], result.base["x"])
-    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+    with pytest.warns(UserWarning, match="without control variates: .* a wall"):
         result = srmc.sample(half, **options, keep="moments")
+    assert not result.is_controlled
+    with pytest.warns(UserWarning, match="the mean score of the draws is not 0: .* stays off"):
+        result = srmc.sample(half, **options, keep="covariance")
     assert np.all(result.stats["alpha"] == 0)
     with pytest.warns(UserWarning, match="repelled draws are off the target"):
         srmc.sample(half, **options | {"alpha": 3.0})

@@ -66,7 +66,7 @@ def _mean_score(chains: Chains, scores: Chains, at: Scored | None) -> Finding:
     at = scored(x, s) if at is None else at
     second = 1 + (at.y - at.y.mean(axis=0)) * at.s
     linear = np.concatenate([at.s, second, second.mean(axis=1, keepdims=True)], axis=1)
-    t, limit = _least_likely(linear.reshape(*chains.shape[:2], -1))
+    t, limit = least_likely(linear.reshape(*chains.shape[:2], -1))
     failed = t > limit
     text = f"the least likely mean of a Stein feature is {t:.1f} standard errors from 0"
     if failed:
@@ -78,15 +78,21 @@ def _mean_score(chains: Chains, scores: Chains, at: Scored | None) -> Finding:
     return Finding("mean score", failed, text)
 
 
-def _least_likely(features: Float[np.ndarray, "chain draw k"]) -> tuple[float, float]:
-    """The t value of least probability, and what chance allows it to be among so many."""
-    t, degrees = _t_of_means(features)
+def least_likely(
+    features: Float[np.ndarray, "chain draw k"], shortest: float | None = None
+) -> tuple[float, float]:
+    """The t value of least probability, and what chance allows it to be among all.
+
+    Batches have `shortest` autocorrelation times at least, by default 8 and the root of the number
+    of draws; fewer suffice for values that are averages of batches themselves.
+    """
+    t, degrees = _t_of_means(features, shortest)
     at = int(np.argmin(special.stdtr(degrees, -t)))
     return float(t[at]), -float(special.stdtrit(degrees[at], CHANCE / (2 * len(t))))
 
 
 def _t_of_means(
-    features: Float[np.ndarray, "chain draw k"],
+    features: Float[np.ndarray, "chain draw k"], shortest: float | None
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """|mean| over its standard error, and degrees of freedom, from batches of all chains.
 
@@ -95,8 +101,9 @@ def _t_of_means(
     """
     chains, draws, size = features.shape
     mean = np.abs(features.mean(axis=(0, 1)))
-    shortest = np.maximum(draws**0.5, BATCH * autocorrelation_time(features))
-    lengths = np.minimum(2 ** np.ceil(np.log2(shortest)), draws).astype(int)
+    least, times = (draws**0.5, BATCH) if shortest is None else (1.0, shortest)
+    found = np.maximum(least, times * autocorrelation_time(features))
+    lengths = np.minimum(2 ** np.ceil(np.log2(found)), draws).astype(int)
     t, degrees = np.zeros(size), np.ones(size)
     for length in np.unique(lengths):
         columns, count = lengths == length, draws // length

@@ -136,7 +136,7 @@ class Result:
     @property
     def is_controlled(self) -> bool:
         """Whether the moments are those of the plain draws with control variates."""
-        return bool(self.about.get("controlled", False))
+        return self.about.get("controlled", False) and self.kept.base_moments is not None
 
     @property
     def is_rebalanced(self) -> bool:

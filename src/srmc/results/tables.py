@@ -19,7 +19,7 @@ _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
 def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> Table:
     """Means with errors, of the plain chain too, with the truth and diagnostics if available."""
     own = result.summary()
-    sides = {"plain": result.summary(base=True)} if _has_base(result) else {}
+    sides = {"plain": result.summary(base=True).reindex(own.index)} if _has_base(result) else {}
     sides[_what(result)] = own
     true_mean = _by_coordinate(truth.mean) if truth is not None else {}
     diagnostics = {"r_hat_base": ("R-hat", ".3f"), "ess_base": ("ESS", ".0f")}

@@ -6,6 +6,7 @@ which gives the coefficients of least long-run variance, and the errors from wha
 is that of three more numbers per coordinate and batch.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from jax.tree_util import Partial
 from srmc._programs import Code, remembered
 from srmc.metrics.errors import batch_means_error
 from srmc.models.problem import name_leaves
+from srmc.rebalance.check import least_likely
 from srmc.repel.state import RepelState
 from srmc.results.kept import Named
 from srmc.sample.loop import Parameters, Recorded
@@ -55,9 +57,24 @@ def recorder(code: Code) -> Callable[[Parameters, RepelState], Recorded]:
     return record
 
 
-def corrected(values: Named, summed: Named, centre: dict[str, Any], counts: list[int]) -> Named:
-    """The moments of values by regression on the features that were summed with them."""
+def corrected(
+    values: Named, summed: Named, centre: dict[str, Any], counts: list[int]
+) -> Named | None:
+    """The moments of values by regression on the features that were summed with them.
+
+    None, with a warning, if the features cannot have mean 0 under the target.
+    """
     full = np.array(counts) == counts[0]
+    features = [one["batch_means"][full, 1:].reshape(full.sum(), -1) for one in summed.values()]
+    t, limit = least_likely(np.concatenate(features, axis=1)[None], shortest=2.0)
+    if t > limit:
+        warnings.warn(
+            "the moments are those of the plain draws, without control variates: the mean of a "
+            f"Stein feature is {t:.1f} standard errors from 0, and chance allows {limit:.1f}. The "
+            "log density has a jump, a wall or a wrong gradient, or the chains have not settled",
+            stacklevel=2,
+        )
+        return None
     return {
         name: _corrected(own, summed[name], np.asarray(centre["values"][name]), full)
         for name, own in values.items()

@@ -146,8 +146,9 @@ def _moments_kept(task: Task, states: Carry, summed: Accumulator) -> Kept:
     moments, base = named.values, named.base
     if named.features is not None:
         counts = summed.batch_counts
-        moments = corrected(named.values, named.features, task.parameters.loop, counts)
-        base = named.values
+        better = corrected(named.values, named.features, task.parameters.loop, counts)
+        if better is not None:
+            moments, base = better, named.values
     if covariance is not None:
         size = sum(leaf.size for leaf in jax.tree.leaves(shapes.values))
         covariance = covariance[:size, :size]

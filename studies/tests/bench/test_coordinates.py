@@ -14,8 +14,8 @@ app = command()
 
 def test_quick_coordinates_and_their_page(tmp_path):
     rows, page = tmp_path / "rows.json", tmp_path / "page.md"
-    options = ["--quick", "--out", str(rows), "--page", str(page)]
-    ran = CliRunner().invoke(app, ["bench", "coordinates", *options])
+    files = ["--out", str(rows), "--page", str(page)]
+    ran = CliRunner().invoke(app, ["bench", "coordinates", "--quick", *files])
     assert ran.exit_code == 0, ran.output
     found = {row["sampler"]: row for row in json.loads(rows.read_text())}
     assert list(found) == ["BlackJAX NUTS", "srmc, plain", "srmc, auto"]
