@@ -58,8 +58,8 @@ def _estimates(result: Result, shown: Shown, own: Any) -> Iterator[Markup]:
     words = f"These are estimates {how} draws, each with its standard error."
     if plain is not None:
         words += (
-            " The gain is the factor by which the number of plain draws would have to grow for the "
-            "same error of the mean. R-hat and ESS are those of the plain chains."
+            " A gain of 30 means that 30 times as many plain draws would give the same error of "
+            "the mean. R-hat and ESS are those of the plain chains."
         )
     yield tag("p", words, " Estimate ± 1.96 × error is a 95% interval.")
     yield _table(shown, own, plain)

@@ -24,7 +24,7 @@ def summary(
     *,
     kind: str = "all",
 ) -> Any:
-    """Estimates with standard errors that hold for rebalanced draws, as a DataFrame.
+    """Estimates with standard errors, of plain or rebalanced draws, as a DataFrame.
 
     Parameters
     ----------
