@@ -26,7 +26,7 @@ def runs():
     sample = lambda seed, **more: srmc.sample(
         skewed, initial_position=START, num_warmup=300, seed=seed, **OPTIONS, **more
     )
-    return [(sample(seed, alpha=0.0), sample(seed)) for seed in range(12)]
+    return [(sample(seed, alpha=0.0), sample(seed)) for seed in range(8)]
 
 
 def test_errors_fall_and_hold(runs):

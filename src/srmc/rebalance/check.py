@@ -79,7 +79,9 @@ def _mean_score(chains: Chains, scores: Chains, at: Scored | None) -> Finding:
 
 
 def least_likely(
-    features: Float[np.ndarray, "chain draw k"], shortest: float | None = None
+    features: Float[np.ndarray, "chain draw k"],
+    shortest: float | None = None,
+    chance: float = CHANCE,
 ) -> tuple[float, float]:
     """The t value of least probability, and what chance allows it to be among all.
 
@@ -88,7 +90,7 @@ def least_likely(
     """
     t, degrees = _t_of_means(features, shortest)
     at = int(np.argmin(special.stdtr(degrees, -t)))
-    return float(t[at]), -float(special.stdtrit(degrees[at], CHANCE / (2 * len(t))))
+    return float(t[at]), -float(special.stdtrit(degrees[at], chance / (2 * len(t))))
 
 
 def _t_of_means(

@@ -25,6 +25,7 @@ from srmc.sample.loop import Parameters, Recorded
 from srmc.types import Float, Position
 
 FEWEST = 16  # batches; with fewer, plain averages are returned
+CHANCE = 1e-3  # probability that a sound run keeps its plain moments, which costs it no more
 
 
 def centre_of(named: Partial, positions: Position) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def corrected(
     """
     full = np.array(counts) == counts[0]
     features = [one["batch_means"][full, 1:].reshape(full.sum(), -1) for one in summed.values()]
-    t, limit = least_likely(np.concatenate(features, axis=1)[None], shortest=2.0)
+    t, limit = least_likely(np.concatenate(features, axis=1)[None], 2.0, CHANCE)
     if t > limit:
         warnings.warn(
             "the moments are those of the plain draws, without control variates: the mean of a "
