@@ -323,7 +323,7 @@ def test_bad_input_is_named(call, message):
         ({"score_fn": score, "logdensity_fn": 3.0}, "logdensity_fn must be a function"),
         ({"score_fn": score, "pooled": 1}, "pooled must be True or False"),
         ({"score_fn": score, "form": "full"}, "no keyword form: what is estimated"),
-        ({"score_fn": score, "cost": 100.0}, "no keyword cost: no gradients are spent"),
+        ({"score_fn": score, "cost": 100.0}, "no keyword cost: gradients are evaluated only"),
         ({"score_fn": score, "colour": 1}, "no keyword colour"),
         ({"score_fn": lambda x: -np.asarray(x)}, "score_fn must be written with jax.numpy"),
     ],
