@@ -102,11 +102,13 @@ def test_a_second_signal_ends_the_warm_up_of_both_processes(tmp_path):
     parts = [tmp_path / "run" / f"process-{me}" / "run.json" for me in (0, 1)]
     while all(child.poll() is None for child in children) and not all(p.exists() for p in parts):
         time.sleep(0.05)
-    for _ in range(2):
+    # Signals that arrive while XLA compiles are one signal to Python, however many there are.
+    end = time.monotonic() + 45  # long before the end of warm-up
+    while any(child.poll() is None for child in children) and time.monotonic() < end:
         time.sleep(1)
         for child in children:
             child.send_signal(signal.SIGTERM)
-    codes = [child.wait(timeout=45) for child in children]  # long before the end of warm-up
+    codes = [child.wait(timeout=5) for child in children]
     assert set(codes) <= {-signal.SIGTERM, -signal.SIGINT}
 
 
