@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from blackjax.mcmc.hmc import HMCState
 
-from srmc.targets._posteriors import cox
+from srmc.targets._continuous import cox
 from srmc.types import Array, Float, PRNGKey
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from srmc import targets
-from srmc.targets import _posteriors
+from srmc.targets import _continuous
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_mixture_density_and_banana_density():
 
 
 def test_eight_schools_agrees_with_the_posteriordb_reference():
-    moments, others = _posteriors.quadrature()
+    moments, others = _continuous.quadrature()
     assert abs(moments.mean["mu"] - 4.411) < 3 * 0.033
     assert abs(others["tau"] - 3.602) < 3 * 0.032
-    coarse, _ = _posteriors.quadrature(700)
+    coarse, _ = _continuous.quadrature(700)
     for a, b in zip(jax.tree.leaves(coarse), jax.tree.leaves(moments), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8)
 
@@ -104,7 +104,7 @@ def test_eight_schools_density_matches_its_quadrature(centred):
     """The effects given mu and tau are Gaussian, and what they leave is the marginal posterior."""
     logp = targets.eight_schools(centred).logdensity_fn
     effects = "theta" if centred else "theta_raw"
-    y, sigma = _posteriors.EFFECTS, _posteriors.ERRORS
+    y, sigma = _continuous.EFFECTS, _continuous.ERRORS
     gaps = []
     for mu, log_tau in ((3.0, 1.2), (-4.0, 2.5), (10.0, -1.0)):
         tau = np.exp(log_tau)

@@ -159,8 +159,7 @@ def _batch_means_error(draws: ArrayLike, num_batches: int | None = None) -> Valu
 def series_error(series: Float[np.ndarray, "draw k"], num_batches: int | None = None) -> Columns:
     """The standard error of the mean of each column, by batch means."""
     variance, count = _long_run_variance(series, num_batches)
-    error: np.ndarray = _t_over_normal(count - 1) * np.sqrt(variance / len(series))
-    return error
+    return _t_over_normal(count - 1) * np.sqrt(variance / len(series))
 
 
 def _between_chains_error(draws: ArrayLike) -> Values:
@@ -168,8 +167,7 @@ def _between_chains_error(draws: ArrayLike) -> Values:
     if len(means) < 2:
         raise ValueError(f"draws must be of at least 2 chains, got {len(means)}")
     factor = _t_over_normal(len(means) - 1)
-    error: np.ndarray = factor * means.std(axis=0, ddof=1) / np.sqrt(len(means))
-    return error
+    return factor * means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
 def _autocorrelation_time(draws: ArrayLike) -> Values:
@@ -203,8 +201,7 @@ def are_stuck(values: Series, within: Columns | None = None) -> Bool[np.ndarray,
         count = draws // length
         batches = values[:, -count * length :].reshape(chains, count, length, size).mean(axis=2)
         within = batches.var(axis=1, ddof=1).mean(axis=0) / count
-    stuck: np.ndarray = values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
-    return stuck
+    return values.mean(axis=1).var(axis=0, ddof=1) > 20 * within
 
 
 def effective_size(draws: Series) -> Columns:
@@ -224,8 +221,7 @@ def size_from(variance: Columns, error: Columns, count: int) -> Columns:
 
 def are_events(values: Series) -> Bool[np.ndarray, " k"]:
     """Whether values are all 0 or 1, so that their mean is a probability."""
-    events: np.ndarray = np.all((values == 0) | (values == 1), axis=(0, 1))
-    return events
+    return np.all((values == 0) | (values == 1), axis=(0, 1))
 
 
 def with_unseen(values: Series, error: Columns, size: float) -> Columns:
@@ -255,8 +251,7 @@ def long_run_covariance(series: Series, num_batches: int | None = None) -> Float
 
 def _t_over_normal(degrees: int | Int[np.ndarray, " k"]) -> Values:
     """The factor that makes ± 1.96 standard errors a 95% Student t interval."""
-    ratio: np.ndarray = special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
-    return ratio
+    return special.stdtrit(degrees, 0.975) / special.ndtri(0.975)
 
 
 def _long_run_variance(
@@ -293,8 +288,7 @@ def _batch_means(series: Float[np.ndarray, "draw k"], length: int) -> Columns:
     """n Var(mean) of each column, from batches of this length."""
     count = len(series) // length
     means = series[-count * length :].reshape(count, length, -1).mean(axis=1)
-    variance: np.ndarray = length * means.var(axis=0, ddof=1)
-    return variance
+    return length * means.var(axis=0, ddof=1)
 
 
 def _unwind(
@@ -323,5 +317,4 @@ def rounding(draws: Float[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"
     with np.errstate(over="ignore"):
         single = np.all(draws.astype(np.float32) == draws, axis=(0, 1))
         coarse = np.spacing(largest.astype(np.float32)).astype(float)
-    step: np.ndarray = np.where(single, coarse, np.spacing(largest))
-    return step
+    return np.where(single, coarse, np.spacing(largest))

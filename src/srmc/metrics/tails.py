@@ -15,6 +15,7 @@ UNSEEN = (
     3  # expected number of draws in a tail that independent draws miss with a probability of 5%
 )
 RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
+NO_VARIANCE = 0.5  # shape from which on there is no second moment
 HEAVIEST = 0.95  # largest shape that is assumed; at 1 there is no mean
 FEWEST = 25  # smallest number of values that a tail is fitted to
 FAR = 0.2  # in standard deviations times sqrt(n): the farthest value above which a tail is fitted
@@ -36,8 +37,7 @@ def tail_shape(ordered: Rows) -> PerRow:
     """
     if ordered.shape[1] < FEWEST:
         return np.full(len(ordered), np.nan)
-    larger: np.ndarray = np.fmax(*(tail.shape for tail in _tails(ordered)))
-    return larger
+    return np.fmax(*(tail.shape for tail in _tails(ordered)))
 
 
 def plain_error(values: Series, error: Columns | None = None) -> Columns:
@@ -63,7 +63,7 @@ def error_and_variance(
     size = size_from(rows.var(axis=1), error, count)
     hidden, shape = hidden_tail(rows, size)
     known = ~((shape > RELIABLE) & (_tail_size(size) >= FEWEST))
-    return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > 0.5)
+    return np.where(known, np.hypot(error, hidden), np.nan), ~(_heavier(shape, count) > NO_VARIANCE)
 
 
 def hidden_tail(rows: Rows, size: PerRow) -> tuple[PerRow, PerRow]:
@@ -72,7 +72,8 @@ def hidden_tail(rows: Rows, size: PerRow) -> tuple[PerRow, PerRow]:
     `size` is the number of independent draws. With a probability of 5% all of them miss the tail
     of mass 3 / size, and the mean lacks (3 / size) E[f | f in the tail], by a Pareto fit with a
     shape one standard error above its estimate. It is 0, with a shape of NaN, where no value
-    is far out; of a tail that is, only its own side counts.
+    is far out; of a tail that is, only its own side counts. It is 0, too, where that shape is below
+    1/2: the values have a variance, and their own spread shows what the tail does.
     """
     count = rows.shape[1]
     error, shape = np.zeros(len(rows)), np.full(len(rows), np.nan)
@@ -84,15 +85,15 @@ def hidden_tail(rows: Rows, size: PerRow) -> tuple[PerRow, PerRow]:
         return error, shape
     scaled = ((rows[seen] - mean[seen, None]) / sd[seen, None]).astype(np.float32)
     for tail, is_far in zip(_tails(_ordered_tails(scaled)), (upper, lower), strict=True):
-        lacking = np.where(is_far[seen], _lacking(tail, size[seen], count), np.nan)
+        heavy = is_far[seen] & (_heavier(tail.shape, count) > NO_VARIANCE)
+        lacking = np.where(heavy, _lacking(tail, size[seen], count), 0.0)
         error[seen] = np.fmax(error[seen], sd[seen] * lacking / 1.96)
         shape[seen] = np.fmax(shape[seen], np.where(is_far[seen], tail.shape, np.nan))
     return error, shape
 
 
 def _tail_size(count: PerRow | int) -> PerRow:
-    found: np.ndarray = np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
-    return found
+    return np.minimum(np.asarray(count) / 5, 3 * np.sqrt(count))
 
 
 def _size(count: int) -> int:
@@ -146,5 +147,4 @@ def _lacking(tail: Tail, size: PerRow, count: int) -> PerRow:
 
 def _heavier(shape: PerRow, count: int) -> PerRow:
     """A shape plus its standard error, below 1."""
-    heavier: np.ndarray = np.minimum(shape + (1 + shape) / np.sqrt(_size(count)), HEAVIEST)
-    return heavier
+    return np.minimum(shape + (1 + shape) / np.sqrt(_size(count)), HEAVIEST)

@@ -14,8 +14,7 @@ def weighted_mean(draws: ArrayLike, weights: ArrayLike) -> Float[np.ndarray, "..
     [0.75]
     """
     x, w = _flat(draws, weights)
-    mean: np.ndarray = np.tensordot(w, x, axes=1)
-    return mean
+    return np.tensordot(w, x, axes=1)
 
 
 def weighted_covariance(draws: ArrayLike, weights: ArrayLike) -> Float[np.ndarray, "d d"]:
@@ -24,8 +23,7 @@ def weighted_covariance(draws: ArrayLike, weights: ArrayLike) -> Float[np.ndarra
     if x.ndim != 2:
         raise ValueError(f"draws must be (chain, draw, d) or (draw, d), got {np.shape(draws)}")
     centred = x - w @ x
-    covariance: np.ndarray = (w[:, None] * centred).T @ centred
-    return covariance
+    return (w[:, None] * centred).T @ centred
 
 
 def weighted_quantile(

@@ -1,18 +1,21 @@
 """Distributions to test a sampler on, most of them with exact or reference moments."""
 
 from srmc.targets._base import Moments, Table, Target
-from srmc.targets._gaussian import ellipsoid, gaussian, mixture, student_t
-from srmc.targets._latent import ebm, factorial_hmm, rbm
-from srmc.targets._pairwise import bernoulli, ising, lattice, potts
-from srmc.targets._posteriors import (
+from srmc.targets._continuous import (
     banana,
     breast_cancer,
     cox,
     eight_schools,
+    ellipsoid,
     funnel,
+    gaussian,
     logistic,
     logistic_posterior,
+    mixture,
+    student_t,
 )
+from srmc.targets._latent import ebm, factorial_hmm, rbm
+from srmc.targets._pairwise import bernoulli, ising, lattice, potts
 
 BUILT_IN = {
     build.__name__: build

@@ -193,8 +193,7 @@ def _simulate(
     starts = jax.random.categorical(start_key, log_pi, shape=(size,))
     theta, mean = (jnp.zeros((size, table.shape[1])) for table in (features, values))
     first = Carry(starts, theta, mean, mean, jnp.zeros(size), jnp.zeros(size, int))
-    last: Carry = jax.lax.fori_loop(0, num_steps, step, first)
-    return last
+    return jax.lax.fori_loop(0, num_steps, step, first)
 
 
 def transition_matrix(
@@ -285,8 +284,7 @@ class MeanField:
     def surrogate(self, theta: ArrayLike) -> Float[np.ndarray, " state"]:
         """The probabilities of pi_theta (eq:score_tilt)."""
         log_weights = self._log_weights(theta)
-        probabilities: np.ndarray = np.exp(log_weights - logsumexp(log_weights))
-        return probabilities
+        return np.exp(log_weights - logsumexp(log_weights))
 
     def field(
         self, theta: ArrayLike, mean: ArrayLike
@@ -353,5 +351,4 @@ class MeanField:
             raise ValueError(
                 f"theta must have shape {self.features.shape[1:]}, got {direction.shape}"
             )
-        log_weights: np.ndarray = log_pi - self.alpha * self.features @ direction
-        return log_weights
+        return log_pi - self.alpha * self.features @ direction

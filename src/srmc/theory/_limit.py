@@ -71,8 +71,7 @@ def asymptotic_covariance(
     from scipy.linalg import solve_continuous_lyapunov  # which takes a while to import
 
     solution = solve_continuous_lyapunov(drift, -_noise(noise, len(drift)))
-    covariance: np.ndarray = (solution + solution.T) / 2
-    return covariance
+    return (solution + solution.T) / 2
 
 
 def blocks(covariance: ArrayLike, dim: int) -> Blocks:
@@ -129,8 +128,7 @@ def independent_covariance(
     check_number("alpha", alpha, at_least=0.0)
     two_beta = 1.0 if rho == 1 else 2.0
     solved = np.linalg.solve(2 * alpha * s + two_beta * np.eye(len(s)), c.T)
-    covariance: np.ndarray = residual + c @ np.linalg.pinv(s, hermitian=True) @ solved
-    return covariance
+    return residual + c @ np.linalg.pinv(s, hermitian=True) @ solved
 
 
 def residual_covariance(
@@ -147,8 +145,7 @@ def residual_covariance(
     total = _square("cov_ff", cov_ff)
     if total.shape != explained.shape:
         raise ValueError(f"cov_ff must be {explained.shape}, as f is, got shape {total.shape}")
-    residual: np.ndarray = (total - explained) / (1.0 if rho == 1 else 2.0)
-    return residual
+    return (total - explained) / (1.0 if rho == 1 else 2.0)
 
 
 def gaussian_mean_covariance(
@@ -169,8 +166,7 @@ def gaussian_mean_covariance(
     from scipy.linalg import solve_continuous_lyapunov  # which takes a while to import
 
     theta = solve_continuous_lyapunov(drift, -s @ _noise(noise, len(v)) @ s)
-    mean: np.ndarray = v @ theta @ v
-    return mean
+    return v @ theta @ v
 
 
 def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0) -> OfValues:
@@ -184,8 +180,7 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0)
     check_number("rho", rho, above=0.5, at_most=1.0)
     if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):
         raise ValueError(f"costs must be positive and finite, got {short(costs)}")
-    average: np.ndarray = np.mean(price) ** rho * _square("covariance", covariance)
-    return average
+    return np.mean(price) ** rho * _square("covariance", covariance)
 
 
 def _covariances(
@@ -226,8 +221,7 @@ def _residual_noise(weights: Float[np.ndarray, "m d"], noise: ArrayLike) -> OfVa
     """The long-run covariance of f - weights s."""
     m, d = weights.shape
     combine = np.concatenate([-weights, np.eye(m)], axis=1)
-    residual: np.ndarray = combine @ _noise(noise, d + m) @ combine.T
-    return residual
+    return combine @ _noise(noise, d + m) @ combine.T
 
 
 def largest_gain(

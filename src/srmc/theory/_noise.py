@@ -47,8 +47,7 @@ def markov_noise(
     except np.linalg.LinAlgError:
         raise ValueError("transition must lead from every state to every other") from None
     half = centred.T @ (pi[:, None] * solved)
-    noise: np.ndarray = half + half.T - centred.T @ (pi[:, None] * centred)
-    return noise
+    return half + half.T - centred.T @ (pi[:, None] * centred)
 
 
 def _columns(name: str, values: ArrayLike) -> Float[np.ndarray, "state k"]:
