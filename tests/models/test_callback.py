@@ -11,7 +11,7 @@ from scipy import stats
 
 import srmc
 from fake_stan import FakeStan
-from srmc.models.stan import Layout
+from srmc.models.callback import Layout
 
 PRECISION = np.array([1.0, 4.0])
 

@@ -8,7 +8,7 @@ import xarray
 
 import srmc
 from fake_stan import FakeStan
-from srmc._arviz import import_arviz
+from srmc._extras import import_arviz
 
 # mu ~ N(0, 1) with y ~ N(mu, 1); s ~ Gamma(3, rate 2); p ~ Dirichlet; t = mu + s.
 Y = np.array([0.3, 1.4, 0.8])

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.models.labels import Labels
 from srmc.models.model import Model, as_problem
+from srmc.models.problem import Labels
 
 QUICK = {"kernel": "mala", "num_warmup": 100, "num_samples": 20, "num_chains": 2, "progress": False}
 START = {"mu": np.zeros(2, np.float32), "tau": np.zeros((), np.float32)}

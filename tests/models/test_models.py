@@ -123,3 +123,17 @@ def test_a_flat_density_is_refused_in_words():
             num_warmup=300,
             progress=False,
         )
+
+
+def test_what_numpyro_refuses_is_said():
+    numpyro = pytest.importorskip("numpyro")
+    normal = numpyro.distributions.Normal
+
+    def twice():
+        numpyro.sample("m", normal(0.0, 1.0))
+        numpyro.sample("m", normal(0.0, 1.0))
+
+    with pytest.raises(ValueError, match="model must run, but NumPyro refuses it: "):
+        srmc.sample(twice, progress=False)
+    with pytest.raises(ValueError, match="invalid scale"):  # which NumPyro 0.19 sees later
+        srmc.sample(lambda: numpyro.sample("m", normal(0.0, -1.0)), progress=False)

@@ -6,7 +6,7 @@ import pytest
 
 pm = pytest.importorskip("pymc")
 
-from srmc._arviz import import_arviz  # noqa: E402
+from srmc._extras import import_arviz  # noqa: E402
 from srmc.plugins.pymc import _seed, sample  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")

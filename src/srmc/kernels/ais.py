@@ -234,8 +234,7 @@ class _Path(NamedTuple):
                 repels=repels,
             )
 
-        particle_at_end: _Particle = jax.lax.fori_loop(first, last, one, particle)
-        return particle_at_end
+        return jax.lax.fori_loop(first, last, one, particle)
 
 
 def log_mean(log_weights: np.ndarray) -> tuple[float, float]:

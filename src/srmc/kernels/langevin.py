@@ -25,12 +25,9 @@ State = TypeVar("State")
 
 
 class UnadjustedInfo(NamedTuple):
-    """Report of one unadjusted step.
+    """Report of one unadjusted step."""
 
-    acceptance_rate
-        1, or 0 if the proposed state was not finite and the chain stayed where it was.
-    """
-
+    # 1, or 0 if the proposed state was not finite and the chain stayed where it was.
     acceptance_rate: Scalar
 
 

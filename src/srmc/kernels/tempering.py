@@ -86,8 +86,7 @@ class TemperingInfo(NamedTuple):
     @property
     def acceptance_rate(self) -> Float[Array, ""]:
         """The acceptance probability of the cold chain, as BlackJAX's tools expect."""
-        rate: Float[Array, ""] = self.inner_info.acceptance_rate[0]
-        return rate
+        return self.inner_info.acceptance_rate[0]
 
 
 class _Swapped(NamedTuple):

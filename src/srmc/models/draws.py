@@ -93,8 +93,7 @@ def resampled(weights: Float[np.ndarray, "chain draw"], draws: Flat) -> np.ndarr
     line = np.argsort(z @ np.linalg.svd(z, full_matrices=False)[2][0])
     sums = np.cumsum(weights.ravel()[line])
     places = (np.arange(len(x)) + 0.5) / len(x) * sums[-1]
-    order: np.ndarray = np.sort(line[np.searchsorted(sums, places)]).reshape(weights.shape)
-    return order
+    return np.sort(line[np.searchsorted(sums, places)]).reshape(weights.shape)
 
 
 FIRST, SECOND = 0.5, 0.25  # trial values, inside most supports

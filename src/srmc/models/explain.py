@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from srmc.models.callback import from_stan, is_stan
 from srmc.models.draws import all_values, over_draws, recovered
 from srmc.models.model import Model, as_problem
 from srmc.models.numpyro import has_sites
 from srmc.models.problem import Inverse, Problem, name_leaves
-from srmc.models.stan import from_stan, is_stan
 from srmc.rebalance.traces import Dataset, values_of
 from srmc.targets import Target
 from srmc.types import Array, Float, Position
@@ -171,6 +171,6 @@ def check_log_density(
             advice = "Give the Bambi model itself, since Bambi changes intercepts in its traces"
         raise ValueError(
             "trace is of another model, or of other data: its log density, lp in sample_stats, "
-            f"differs from the model's by up to {min(off(1), off(-1)):.3g}, beside a constant. "
+            f"differs from the model's by up to {min(off(1), off(-1)):.3g}, apart from a constant. "
             f"{advice}"
         )

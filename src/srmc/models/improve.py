@@ -76,8 +76,9 @@ class Improvement(NamedTuple):
     variables
         The `Gain` of each variable of the trace, deterministic ones too: expected variances of its
         mean, sd and quantiles, after over before. Empty for weights.
-    plain
-        The variables that kept their plain draws, since these would get worse on average.
+    worse
+        The variables whose estimates get worse on average, if they are made from the moved draws.
+        `srmc.summary` makes them from the plain draws.
     coordinates
         The learned coordinates in which draws were moved, in words; empty if there are none.
     estimates
@@ -94,7 +95,7 @@ class Improvement(NamedTuple):
     largest_change: float = 0.0
     effective: float = 1.0
     variables: Mapping[str, Gain] = {}
-    plain: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
     coordinates: str = ""
     estimates: Mapping[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -144,9 +145,10 @@ def improve(
     Returns
     -------
     A trace of the same type, whose posterior has the same variables, dimensions, coordinates and
-    attributes. Deterministic variables and the log likelihood are recomputed. A variable that would
-    get worse keeps its plain draws, and its attribute srmc_draws says so. The group posterior_plain
-    has the original draws; sample_stats, effective sample sizes and R-hat refer to them. Weights
+    attributes. Deterministic variables and the log likelihood are recomputed, so that the variables
+    of a draw belong together; a warning names those whose estimates get worse by this. The group
+    posterior_plain has the original draws; sample_stats, effective sample sizes and R-hat refer to
+    them. Weights
     are in sample_stats, as srmc_weight. A dataset has no groups and returns only its new draws.
     """
     refuse("improve", gone)
@@ -166,7 +168,7 @@ def improve(
         new, done = _moved(groups, problem, progress)
     done = done._replace(largest_change=_change(groups["posterior"], new["posterior"]))
     about = {f"srmc_{name}": x for name, x in done._asdict().items() if name not in ARRAYS}
-    about["srmc_plain"] = ", ".join(done.plain)
+    about["srmc_worse"] = ", ".join(done.worse)
     about["srmc_diagnostics"] = f"effective sample sizes and R-hat hold for the group {PLAIN}"
     new["posterior"] = _with_gains(new["posterior"].assign_attrs(about), done)
     for name, group in groups.items():
@@ -195,7 +197,13 @@ def _moved(groups: Groups, problem: Problem, progress: bool) -> tuple[Groups, Im
         )
     parameters = problem.inverse.names if problem.inverse else tuple(known)
     done = _done(found, {k: x for k, x in known.items() if k in named}, named, parameters)
-    kept = {k: x for k, x in named.items() if k in known and k not in done.plain}
+    if done.worse:
+        warnings.warn(
+            f"estimates of {', '.join(done.worse)} get worse if they are made from the moved "
+            f"draws; srmc.summary makes them from the group {PLAIN}",
+            stacklevel=3,
+        )
+    kept = {k: x for k, x in named.items() if k in known}
     new = {"posterior": replaced(plain.drop_vars(left), kept)}
     return new | _log_likelihood(groups, problem, named), done
 
@@ -233,7 +241,7 @@ def _done(
     else:
         features = active_features(found.chains, found.scores)
         own = gains(before, {name: after[name] for name in before}, features)
-        fit = Fit(found.chains, found.scores)
+        fit = Fit.of(found.chains, found.scores)
         for name, values in before.items():
             if name not in parameters and values[0, 0].size <= ESTIMATED:
                 now = values if own[name].is_loss else after[name]
@@ -246,7 +254,7 @@ def _done(
         report.gradients,
         **report.expected._asdict(),
         variables=own,
-        plain=tuple(name for name, gain in own.items() if gain.is_loss),
+        worse=tuple(name for name, gain in own.items() if gain.is_loss),
         coordinates="" if report.coordinates is None else str(report.coordinates),
         estimates=estimates,
     )
@@ -257,7 +265,6 @@ def _with_gains(posterior: Dataset, done: Improvement) -> Dataset:
     gained = {
         name: posterior[name].assign_attrs(
             {f"srmc_{what}": value for what, value in gain._asdict().items()}
-            | ({"srmc_draws": f"plain, those of the group {PLAIN}"} if name in done.plain else {})
             | _estimate(done, name)
         )
         for name, gain in done.variables.items()

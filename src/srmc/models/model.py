@@ -11,12 +11,10 @@ from srmc._checks import check_option, is_concrete
 from srmc._programs import pinned
 from srmc.kernels.discrete.changes import Differences
 from srmc.kernels.discrete.space import Space
-from srmc.models.bambi import from_bambi, is_bambi
-from srmc.models.labels import given_labels
+from srmc.models.callback import from_stan, is_stan
 from srmc.models.numpyro import from_numpyro, has_sites
-from srmc.models.problem import Problem, name_leaves
-from srmc.models.pymc import from_pymc
-from srmc.models.stan import from_stan, is_stan
+from srmc.models.problem import Problem, given_labels, name_leaves
+from srmc.models.pymc import from_bambi, from_pymc, is_bambi
 from srmc.models.starts import find_starts, find_states, scatter
 from srmc.repel.target import all_finite
 from srmc.targets import Target
@@ -24,7 +22,7 @@ from srmc.targets import Target
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model with what belongs to it, for `srmc.sample`.
+    """A model with its data, labels and space, for `srmc.sample`.
 
     model
         A JAX log density of a position, a model of NumPyro, PyMC, Bambi or BridgeStan, or a

@@ -14,8 +14,7 @@ from jax.tree_util import Partial
 
 from srmc._checks import as_numbers, short
 from srmc._programs import Code, parted, pinned, remembered
-from srmc.models.labels import Labels
-from srmc.models.problem import Inverse, Problem
+from srmc.models.problem import Inverse, Labels, Problem
 from srmc.models.starts import find_starts, scatter
 from srmc.types import Array, LogDensity, Position, PRNGKey, Scalar
 
@@ -40,7 +39,7 @@ def has_sites(model: Callable[..., Any]) -> bool:
         trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
     except TypeError:  # it takes arguments, as a log density does
         return False
-    except AssertionError:  # raised by NumPyro for an invalid model
+    except (AssertionError, ValueError):  # raised by NumPyro for an invalid model
         return True
     return any(site["type"] == "sample" for site in trace.values())
 
@@ -59,9 +58,8 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
     except (AssertionError, TypeError, ValueError) as error:
         if not _is_refused(error):
             raise  # an error of the user's own code
-        raise ValueError(
-            f"model must run with data, {short(data)}, but NumPyro refuses it: {error}"
-        ) from error
+        given = "" if data is None else f" with data, {short(data)}"
+        raise ValueError(f"model must run{given}, but NumPyro refuses it: {error}") from error
     for name, site in trace.items():
         if site["type"] == "sample" and site["is_observed"]:
             as_numbers(f"what data give the observed site {name}", site["value"])
@@ -90,10 +88,7 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
         return scatter(logdensity_fn, key, found.zero, num_chains)
 
     def log_likelihood(values: dict[str, Array]) -> dict[str, Array]:
-        pointwise: dict[str, Array] = infer.util.log_likelihood(
-            seeded, values, *args, batch_ndims=0, **kwargs
-        )
-        return pointwise
+        return infer.util.log_likelihood(seeded, values, *args, batch_ndims=0, **kwargs)
 
     inverse = Inverse(
         tuple(found.zero),
@@ -253,8 +248,7 @@ def _values(
 ) -> dict[str, Array]:
     from numpyro.infer.util import constrain_fn
 
-    values: dict[str, Array] = constrain_fn(model, args, kwargs, z, return_deterministic=True)
-    return values
+    return constrain_fn(model, args, kwargs, z, return_deterministic=True)
 
 
 @remembered

@@ -31,7 +31,7 @@ def find_starts(
     elif isinstance(initial_position, list):
         if len(initial_position) != num_chains:
             numbers = all(np.ndim(x) == 0 and not isinstance(x, dict) for x in initial_position)
-            wanted = f"; for one position write jnp.array({initial_position})" * numbers
+            wanted = f"; for one position write jnp.array({initial_position}, float)" * numbers
             raise ValueError(
                 f"initial_position must be a list of {num_chains} positions, one per chain, got "
                 f"{len(initial_position)}{wanted}"

@@ -32,34 +32,22 @@ class Base(NamedTuple):
 
 
 class RepelledState(NamedTuple):
-    """The state of `Repelled`; any field may be among the `extra_fields` of `MCMC.run`.
+    """The state of `Repelled`; any field may be among the `extra_fields` of `MCMC.run`."""
 
-    i
-        The number of steps, warm-up included.
-    z, z_plain
-        The draw, and that of the base kernel, in unconstrained space.
-    potential_energy, diverging
-        What the base kernel reports.
-    alpha
-        The strength of repellence.
-    scales
-        The number, the mean and the sum of squares of late warm-up draws.
-    repelled, inner
-        The repelled chain, and the state of the base kernel.
-    rng_key
-        The key of the steps to come.
-    """
-
-    i: Int[Array, ""]
+    i: Int[Array, ""]  # number of steps, warm-up included
+    # The draw, and that of the base kernel, in unconstrained space.
     z: Position
     z_plain: Position
+    # What the base kernel reports.
     potential_energy: Float[Array, ""]
     diverging: Bool[Array, ""]
-    alpha: Float[Array, ""]
+    alpha: Float[Array, ""]  # strength of repellence
+    # The number, the mean and the sum of squares of late warm-up draws.
     scales: tuple[Float[Array, ""], Position, Position]
+    # The repelled chain, and the state of the base kernel.
     repelled: RepelState
     inner: Any
-    rng_key: PRNGKey
+    rng_key: PRNGKey  # key of the steps to come
 
 
 class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
@@ -146,15 +134,13 @@ class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
 
         over = lambda f: f if alone else jax.vmap(f, axis_name=ALL_CHAINS)
         is_warm = jnp.all(state.i >= self._num_warmup)
-        out: RepelledState = jax.lax.cond(is_warm, over(move), over(learn), state, inner)
-        return out
+        return jax.lax.cond(is_warm, over(move), over(learn), state, inner)
 
     def postprocess_fn(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> Callable[[Any], Any]:
         """From unconstrained values to those of the model's sites."""
-        fn: Callable[[Any], Any] = self._kernel.postprocess_fn(model_args, model_kwargs)
-        return fn
+        return self._kernel.postprocess_fn(model_args, model_kwargs)
 
     def get_diagnostics_str(self, state: RepelledState) -> str:
         """What the progress bar shows."""

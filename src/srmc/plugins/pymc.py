@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from srmc._arviz import import_arviz
 from srmc._checks import check_count, check_flag, check_seed
+from srmc._extras import import_arviz
 from srmc._versions import versions
 from srmc.models.draws import over_draws
 from srmc.models.model import Model, as_problem
@@ -175,5 +175,4 @@ def _log_density(problem: Problem, result: Result) -> np.ndarray:
     assert problem.inverse is not None
     unconstrain = problem.inverse.unconstrain
     draws = {name: np.asarray(result.draws[name]) for name in problem.inverse.names}
-    found: np.ndarray = over_draws(lambda v: problem.logdensity_fn(unconstrain(v)), draws)
-    return found
+    return over_draws(lambda v: problem.logdensity_fn(unconstrain(v)), draws)

@@ -27,8 +27,7 @@ def when(predicate: Bool[Array, ""], function: Callable[[T], T], operand: T) -> 
         from jax.extend.core import ClosedJaxpr, jaxpr_as_fun  # which takes a while to import
 
         out = jaxpr_as_fun(ClosedJaxpr(jaxpr.jaxpr, consts))(*jax.tree.leaves(operand))
-        new: T = jax.tree.unflatten(structure, out)
-        return new
+        return jax.tree.unflatten(structure, out)
 
     return _when(predicate, closed, jaxpr.consts, operand)
 
@@ -41,8 +40,7 @@ def _when(
 ) -> T:
     @jax.custom_batching.custom_vmap
     def run(predicate: Bool[Array, ""], consts: list[Array], operand: T) -> T:
-        out: T = jax.lax.cond(predicate, lambda: function(consts, operand), lambda: operand)
-        return out
+        return jax.lax.cond(predicate, lambda: function(consts, operand), lambda: operand)
 
     @run.def_vmap
     def batched(
@@ -66,15 +64,13 @@ def _when(
 
         def chosen_lanes(args: list[Array], operand: T) -> T:
             def choose(p: Bool[Array, ""], new: T, old: T) -> T:
-                out: T = jax.tree.map(lambda a, b: jnp.where(p, a, b), new, old)
-                return out
+                return jax.tree.map(lambda a, b: jnp.where(p, a, b), new, old)
 
             return jax.vmap(choose)(args[0], lanes(args[1:], operand), operand)
 
         return _when(jnp.any(predicate), chosen_lanes, [predicate, *consts], operand), out_batched
 
-    result: T = run(predicate, consts, operand)
-    return result
+    return run(predicate, consts, operand)
 
 
 def sums(*terms: Array) -> Float[Array, " term"]:
@@ -87,5 +83,4 @@ def sums(*terms: Array) -> Float[Array, " term"]:
     if len({row.size for row in rows}) > 1:
         return jnp.stack([sums(row)[0] for row in rows])
     ones = jnp.ones(rows[0].size, rows[0].dtype)
-    total: Array = jnp.matmul(jnp.stack(rows), ones, precision=jax.lax.Precision.HIGHEST)
-    return total
+    return jnp.matmul(jnp.stack(rows), ones, precision=jax.lax.Precision.HIGHEST)

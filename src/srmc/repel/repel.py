@@ -1,5 +1,6 @@
 """History, strength and surrogate around any base kernel (alg:srmc)."""
 
+import abc
 import functools
 import inspect
 from collections.abc import Callable
@@ -23,12 +24,12 @@ from srmc.types import Array, Feature, LogDensity, Position, PRNGKey, ScoreFn
 DEFAULT_STRENGTH = watched(1.0)
 
 
-class Repellable:
+class Repellable(abc.ABC):
     """An algorithm that repels itself, such as a kernel on a discrete space."""
 
+    @abc.abstractmethod
     def repel(self, *args: Any, **options: Any) -> SamplingAlgorithm | None:
         """The repelled sampler; None if the arguments are those of a continuous kernel."""
-        raise NotImplementedError
 
 
 class Repelled(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
@@ -188,8 +189,7 @@ def repelled(algorithm: GenerateSamplingAPI, **options: Any) -> GenerateSampling
     def init(
         position: Position, logdensity_fn: LogDensity, rng_key: PRNGKey | None = None
     ) -> RepelState:
-        state: RepelState = repel(build, logdensity_fn, **options).init(position, rng_key)
-        return state
+        return repel(build, logdensity_fn, **options).init(position, rng_key)
 
     def build_kernel() -> Callable[..., tuple[RepelState, Any]]:
         def kernel(

@@ -42,14 +42,12 @@ class RepelState(NamedTuple):
     @property
     def logdensity(self) -> Float[Array, ""]:
         """The log density that the base kernel cached, at its own position."""
-        value: Float[Array, ""] = self.inner_state.logdensity
-        return value
+        return self.inner_state.logdensity
 
     @property
     def logdensity_grad(self) -> Score:
         """The gradient that the base kernel cached, as BlackJAX's adaptations expect."""
-        score: Score = self.inner_state.logdensity_grad
-        return score
+        return self.inner_state.logdensity_grad
 
 
 class RepelInfo(NamedTuple):
@@ -91,5 +89,4 @@ class RepelInfo(NamedTuple):
     @property
     def acceptance_rate(self) -> Float[Array, ""]:
         """The acceptance probability that the base kernel reports, as BlackJAX's tools expect."""
-        rate: Float[Array, ""] = self.inner_info.acceptance_rate
-        return rate
+        return self.inner_info.acceptance_rate

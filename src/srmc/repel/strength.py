@@ -129,25 +129,16 @@ def gain_limited(
 
 
 class WatchState(NamedTuple):
-    """The state of `watched`.
+    """The state of `watched`."""
 
-    heat, size, refused
-        Running means of the squared exponent scale, of the size, and of the share of steps that
-        were not finite.
-    share
-        The factor on the watched alpha.
-    is_hot
-        Whether alpha was lowered at the last step.
-    inner_state
-        The state of the watched schedule.
-    """
-
+    # Running means of the squared exponent scale, of the size, and of the share of steps that were
+    # not finite.
     heat: Scalar
     size: Scalar
     refused: Scalar
-    share: Scalar
-    is_hot: Bool[Array, ""]
-    inner_state: ScheduleState
+    share: Scalar  # factor on the watched alpha
+    is_hot: Bool[Array, ""]  # whether alpha was lowered at the last step
+    inner_state: ScheduleState  # state of the watched schedule
 
 
 @register_dataclass
@@ -264,22 +255,12 @@ def capped(
 
 
 class GuardState(NamedTuple):
-    """The state of `guarded`.
+    """The state of `guarded`."""
 
-    window
-        The exponent scales of the current window.
-    strikes
-        The number of consecutive hot windows.
-    safe
-        The last safe alpha.
-    frozen
-        Whether alpha has stopped rising.
-    """
-
-    window: Float[Array, " size"]
-    strikes: Int[Array, ""]
-    safe: Scalar
-    frozen: Bool[Array, ""]
+    window: Float[Array, " size"]  # exponent scales of the current window
+    strikes: Int[Array, ""]  # number of consecutive hot windows
+    safe: Scalar  # last safe alpha
+    frozen: Bool[Array, ""]  # whether alpha has stopped rising
 
 
 @register_dataclass

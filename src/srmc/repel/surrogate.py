@@ -283,5 +283,4 @@ def move(x: Position, scale: ArrayLike, direction: PyTree) -> Position:
 def _tilted(value: Scalar, s: Score, u: Feature, alpha: Scalar) -> Scalar:
     """log pi - alpha u·s, or -inf, which every kernel rejects, where that is not finite."""
     out = value - alpha.astype(value.dtype) * optax.tree.vdot(s, u).astype(value.dtype)
-    finite: Scalar = jnp.where(jnp.isfinite(out), out, -jnp.inf)
-    return finite
+    return jnp.where(jnp.isfinite(out), out, -jnp.inf)

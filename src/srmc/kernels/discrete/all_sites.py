@@ -1,7 +1,6 @@
 """Kernels that draw all sites at once, independently, by logits from one gradient."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +8,15 @@ import numpy as np
 
 from srmc._checks import as_numbers, check_flag, check_number, short
 from srmc.kernels.discrete.informed import BALANCING, check_balancing
-from srmc.kernels.discrete.sites import Local, View
-from srmc.kernels.discrete.sitewise import SiteAlgorithm, SiteInfo, SiteState, decide
+from srmc.kernels.discrete.sites import View
+from srmc.kernels.discrete.sitewise import (
+    SiteAlgorithm,
+    SiteInfo,
+    SiteState,
+    TurnState,
+    decide,
+    first_turn,
+)
 from srmc.kernels.discrete.space import Space
 from srmc.types import Array, ArrayLike, Bool, Float, Int, PRNGKey, Scalar
 
@@ -121,21 +127,9 @@ def _check_dlmc(step_size: float | Array, balancing: str = "sqrt") -> None:
 dlmc = SiteAlgorithm("dlmc", "gradient", _dlmc, _check_dlmc, sweeps=True)
 
 
-class BlockState(NamedTuple):
-    """The position, what is known about the target there, and the next block."""
-
-    position: Array
-    local: Local
-    block: Int[Array, ""]
-
-
-def _block_init(position: Array, view: View) -> BlockState:
-    return BlockState(position, view.look(position), jnp.zeros((), int))
-
-
 def _block_gibbs(
-    rng_key: PRNGKey, state: BlockState, view: View, graph: ArrayLike
-) -> tuple[BlockState, SiteInfo]:
+    rng_key: PRNGKey, state: TurnState, view: View, graph: ArrayLike
+) -> tuple[TurnState, SiteInfo]:
     """The Gibbs sampler of coloured blocks: sites that a graph does not join, drawn at once."""
     space, (x, local, block) = view.space, state
     colours = colouring(graph, space.num_sites(x))
@@ -143,7 +137,7 @@ def _block_gibbs(
     logits = lambda x, guide: jnp.where(in_block | _held(space, x), guide, -jnp.inf)
     # The sites of a block are independent given the rest, so that the correction accepts.
     new, info = everywhere(rng_key, SiteState(x, local), view, logits)
-    return BlockState(*new, (block + 1) % (1 + max(colours))), info
+    return TurnState(*new, (block + 1) % (1 + max(colours))), info
 
 
 def _held(space: Space, x: Array) -> Bool[Array, "site value"]:
@@ -175,12 +169,11 @@ def _edges(graph: ArrayLike) -> Int[np.ndarray, "edge 2"]:
         )
     if np.any(numbers[:, 0] == numbers[:, 1]):
         raise ValueError("graph must join different sites, counted from 0")
-    edges: np.ndarray = numbers.astype(int)
-    return edges
+    return numbers.astype(int)
 
 
 def _check_graph(graph: ArrayLike) -> None:
     _edges(graph)
 
 
-block_gibbs = SiteAlgorithm("block_gibbs", "gradient", _block_gibbs, _check_graph, _block_init)
+block_gibbs = SiteAlgorithm("block_gibbs", "gradient", _block_gibbs, _check_graph, first_turn)

@@ -27,20 +27,12 @@ AFFORDABLE = 64  # largest number of neighbours that the default feature evaluat
 
 
 class Evaluated(NamedTuple):
-    """What was evaluated at a state: of the last three, only those that are needed.
-
-    gradient
-        The gradient of the relaxed log density.
-    first_order
-        The changes of the log density that the gradient predicts.
-    changes
-        The exact changes.
-    """
+    """What was evaluated at a state: of the last three, only those that are needed."""
 
     logdensity: Scalar
-    gradient: PyTree[Array] = None
-    first_order: SiteChanges = None
-    changes: SiteChanges = None
+    gradient: PyTree[Array] = None  # gradient of the relaxed log density
+    first_order: SiteChanges = None  # changes of the log density that the gradient predicts
+    changes: SiteChanges = None  # exact changes
 
 
 def check_kind(kind: str, space: Space) -> None:
@@ -105,8 +97,7 @@ def feature_at(kind: str, space: Space, x: Array, seen: Evaluated) -> Array:
         return residual(space, x, seen.first_order)
     if kind == "stein":
         return jnp.expm1(reversal(space, x, seen.changes)).reshape(x.shape)
-    gradient: Array = seen.gradient
-    return gradient
+    return seen.gradient
 
 
 def residual(space: Space, x: Array, changes: Float[Array, "site value"]) -> Array:

@@ -1,14 +1,19 @@
 """Kernels that change one site per step: Metropolis-Hastings and the Gibbs sampler."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from srmc._checks import check_option
-from srmc.kernels.discrete.sites import Local, View
-from srmc.kernels.discrete.sitewise import SiteAlgorithm, SiteInfo, SiteState, decide
-from srmc.types import Array, Int, PRNGKey
+from srmc.kernels.discrete.sites import View
+from srmc.kernels.discrete.sitewise import (
+    SiteAlgorithm,
+    SiteInfo,
+    SiteState,
+    TurnState,
+    decide,
+    first_turn,
+)
+from srmc.types import Array, PRNGKey
 
 
 def _flip(rng_key: PRNGKey, state: SiteState, view: View) -> tuple[SiteState, SiteInfo]:
@@ -28,25 +33,13 @@ def _flip(rng_key: PRNGKey, state: SiteState, view: View) -> tuple[SiteState, Si
 flip_mh = SiteAlgorithm("flip_mh", None, _flip, lambda: None)
 
 
-class GibbsState(NamedTuple):
-    """The position, what is known about the target there, and the next site of a scan."""
-
-    position: Array
-    local: Local
-    site: Int[Array, ""]
-
-
-def _gibbs_init(position: Array, view: View) -> GibbsState:
-    return GibbsState(position, view.look(position), jnp.zeros((), int))
-
-
 def _gibbs(
-    rng_key: PRNGKey, state: GibbsState, view: View, scan: str = "random"
-) -> tuple[GibbsState, SiteInfo]:
+    rng_key: PRNGKey, state: TurnState, view: View, scan: str = "random"
+) -> tuple[TurnState, SiteInfo]:
     """One site, at random or if `scan` is "systematic" in turn, is drawn given all others."""
     site_key, value_key = jax.random.split(rng_key)
     x, num_sites = state.position, view.space.num_sites(state.position)
-    site = state.site
+    site = state.turn
     if scan == "random":
         site = jax.random.randint(site_key, (), 0, num_sites)
     held, count = view.space.label(x, site), view.space.num_values
@@ -67,7 +60,7 @@ def _gibbs(
         log_proposal=jax.nn.log_softmax(logits)[chosen],
         evaluations=jnp.asarray((count - 1) * view.evaluations(x)[0]),
     )
-    return GibbsState(position, local, (site + 1) % num_sites), info
+    return TurnState(position, local, (site + 1) % num_sites), info
 
 
 def _prepend(one: Array, more: Array) -> Array:
@@ -78,4 +71,4 @@ def _check_scan(scan: str = "random") -> None:
     check_option("scan", scan, ("random", "systematic"))
 
 
-gibbs = SiteAlgorithm("gibbs", None, _gibbs, _check_scan, _gibbs_init)
+gibbs = SiteAlgorithm("gibbs", None, _gibbs, _check_scan, first_turn)

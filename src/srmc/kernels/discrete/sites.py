@@ -33,73 +33,48 @@ from srmc.types import Array, Feature, Float, Int, LogDensity, PyTree, Scalar
 
 
 class Local(NamedTuple):
-    """What is known about the target at a state; none of it depends on theta.
+    """What is known about the target at a state; none of it depends on theta."""
 
-    logdensity
-        The log density of the state.
-    guide
-        The changes of the log density that proposals go by, exact or to first order.
-    changes
-        The exact changes, where bending needs them in addition to the guide.
-    feature
-        What the history averages, in the shape of a state.
-    kept
-        What changes of one site are found from, if the target supplies these; see
-        `SiteDifferences`.
-    """
-
-    logdensity: Scalar
+    logdensity: Scalar  # log density of the state
+    # The changes of the log density that proposals go by, exact or to first order.
     guide: SiteChanges = None
-    changes: SiteChanges = None
-    feature: Feature = None
+    changes: SiteChanges = None  # exact changes, where bending needs them in addition to the guide
+    feature: Feature = None  # what the history averages, in the shape of a state
+    # What changes of one site are found from, if the target supplies these; see `SiteDifferences`.
     kept: PyTree[Array] = None
 
 
 class View(NamedTuple):
-    """A target on a space.
-
-    look
-        Evaluates the target at a state.
-    visit
-        `(x, local, site, value) -> (y, Local)`: the state with another value at one site, and
-        what is known about the target there.
-    bend
-        `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
-        unchanged. With a site, states are compared that differ in it alone, so that a term that
-        they share may be left out of the log density.
-    evaluations
-        The cost of a look and of a bend at a state, in values, gradients and sets of differences.
-    """
+    """A target on a space."""
 
     space: Space
-    look: Callable[[Array], Local]
+    look: Callable[[Array], Local]  # evaluates the target at a state
+    # `(x, local, site, value) -> (y, Local)`: the state with another value at one site, and what is
+    # known about the target there.
     visit: Callable[..., tuple[Array, Local]]
+    # `(x, local, site=None) -> Local` under the surrogate; the plain target returns `local`
+    # unchanged. With a site, states are compared that differ in it alone, so that a term that they
+    # share may be left out of the log density.
     bend: Callable[..., Local]
+    # The cost of a look and of a bend at a state, in values, gradients and sets of differences.
     evaluations: Callable[[Array], tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sites:
-    """A log density on a space, with the guide that a kernel needs and the history's feature.
-
-    guide
-        The changes of the log density that the kernel goes by: "gradient", "exact" or None.
-    feature
-        One of "gibbs", "stein", "relaxed-gibbs" and "relaxed"; None chooses.
-    differences
-        The changes of the log density at a state, if the target supplies them.
-    surrogate
-        A tilt, whose gradient then guides the proposals that go by a gradient.
-    bend
-        What the target is bent by: "feature", or "sites", the values of the sites themselves.
-    """
+    """A log density on a space, with the guide that a kernel needs and the history's feature."""
 
     logdensity_fn: LogDensity
     space: Space
+    # The changes of the log density that the kernel goes by: "gradient", "exact" or None.
     guide: str | None = None
+    # One of "gibbs", "stein", "relaxed-gibbs" and "relaxed"; None chooses.
     feature: str | None = None
+    # The changes of the log density at a state, if the target supplies them.
     differences: Differences | None = None
+    # A tilt, whose gradient then guides the proposals that go by a gradient.
     surrogate: Surrogate | None = None
+    # What the target is bent by: "feature", or "sites", the values of the sites themselves.
     bend: str = "feature"
 
     def __post_init__(self) -> None:
@@ -191,8 +166,7 @@ class Sites:
     def feature_at(self, x: Array, local: Local) -> Array:
         """The feature at a state, from what the kernel evaluated there where possible."""
         if local.feature is not None:
-            known: Array = local.feature
-            return known
+            return local.feature
         kind = self.chosen(x)
         seen = Evaluated(local.logdensity, None, local.guide, local.guide)
         if not self._is_guided_by(kind):

@@ -41,24 +41,17 @@ class SiteState(NamedTuple):
 
 
 class SiteInfo(NamedTuple):
-    """What a step did.
+    """What a step did."""
 
-    acceptance_rate, is_accepted
-        The acceptance probability of the proposal, and whether it was accepted.
-    is_finite
-        Whether the proposal had a finite log density.
-    proposal, log_proposal
-        The proposed position, and the log probability with which it was proposed.
-    evaluations
-        The number of evaluations of the log density, where a gradient or a set of supplied
-        differences counts as one.
-    """
-
+    # The acceptance probability of the proposal, and whether it was accepted.
     acceptance_rate: Scalar
     is_accepted: Bool[Array, ""]
-    is_finite: Bool[Array, ""]
+    is_finite: Bool[Array, ""]  # whether the proposal had a finite log density
+    # The proposed position, and the log probability with which it was proposed.
     proposal: Array
     log_proposal: Scalar
+    # The number of evaluations of the log density, where a gradient or a set of supplied
+    # differences counts as one.
     evaluations: Int[Array, ""]
 
 
@@ -69,6 +62,19 @@ Transition: TypeAlias = Callable[..., tuple[KernelState, KernelInfo]]
 def init(position: Array, view: View) -> SiteState:
     """The state of a kernel that keeps nothing else."""
     return SiteState(position, view.look(position))
+
+
+class TurnState(NamedTuple):
+    """The same, and the site or the block of sites whose turn is next."""
+
+    position: Array
+    local: Local
+    turn: Int[Array, ""]
+
+
+def first_turn(position: Array, view: View) -> TurnState:
+    """The state of a kernel that takes sites, or blocks of them, in turn."""
+    return TurnState(position, view.look(position), jnp.zeros((), int))
 
 
 def decide(
@@ -107,26 +113,18 @@ class OnSites(SamplingAlgorithm):  # type: ignore[misc]  # BlackJAX has no types
 
 @dataclasses.dataclass(frozen=True)
 class SiteAlgorithm(Repellable):
-    """A kernel on discrete spaces in BlackJAX's form: `init`, `build_kernel`, and a call.
-
-    guide
-        The changes of the log density that proposals go by: "gradient", "exact" or None.
-    check
-        Raises for bad arguments; its signature lists what the kernel takes besides key, state and
-        view.
-    sweeps
-        Whether a step may change all sites, not only a few.
-    takes_tilt
-        Whether `surrogate=srmc.tilt()` is possible.
-    """
+    """A kernel on discrete spaces in BlackJAX's form: `init`, `build_kernel`, and a call."""
 
     name: str
+    # The changes of the log density that proposals go by: "gradient", "exact" or None.
     guide: str | None
     transition: Transition
+    # Raises for bad arguments; its signature lists what the kernel takes besides key, state and
+    # view.
     check: Callable[..., None]
     init: Callable[[Array, View], KernelState] = init
-    sweeps: bool = False
-    takes_tilt: bool = True
+    sweeps: bool = False  # whether a step may change all sites, not only a few
+    takes_tilt: bool = True  # whether `surrogate=srmc.tilt()` is possible
 
     def build_kernel(self) -> Transition:
         """The transition, for BlackJAX."""
@@ -204,18 +202,14 @@ class SiteFrame:
     """Algorithm 1 on a discrete space, whose target is bent by its sites or by its feature.
 
     What is evaluated at a state does not depend on theta, so that bending it again is free.
-
-    is_plain
-        Whether the kernel is not repelled.
-    chooses_updates
-        Whether the number of steps per update of the history follows from the state.
     """
 
     sites: Sites
     kernel: SiteAlgorithm
     arguments: dict[str, Any]
     loop: Loop
-    is_plain: bool
+    is_plain: bool  # whether the kernel is not repelled
+    # Whether the number of steps per update of the history follows from the state.
     chooses_updates: bool
 
     def start(
