@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, ndtr, polygamma
 
 from srmc.metrics.tails import plain_error
-from srmc.rebalance import rule
+from srmc.rebalance import features, rule
 from srmc.rebalance.choose import Bank
+from srmc.rebalance.distribution import sides, solution
 from srmc.rebalance.estimate import estimate
 from srmc.rebalance.features import dictionaries, levels, scored
 from srmc.rebalance.fit import Fit
 from srmc.rebalance.match import match, symmetric_map
 from srmc.rebalance.ridge import Ridge
-from srmc.rebalance.smoothed import averages, below
 
 SHAPES = np.array([0.7, 2.0, 5.0])
 
@@ -43,7 +43,7 @@ def test_features_of_a_skewed_target_have_mean_0():
 def test_estimates_are_exact_on_a_gaussian(count):
     x, s, covariance = gaussian(1, count)
     at = scored(x, s)
-    found = estimate(at, Bank(at))
+    found = estimate(at, Bank.of(at))
     mean = at.at.restore(at.at.push(found.mean[None]))[0]
     np.testing.assert_allclose(mean, 2.0, atol=1e-6)
     inner = found.second - np.outer(found.mean, found.mean)
@@ -54,14 +54,35 @@ def test_estimates_are_exact_on_a_gaussian(count):
 @pytest.mark.parametrize("seed", range(3))
 def test_matched_draws_have_what_was_estimated(seed):
     at = scored(*log_gammas(seed, 1000))
-    found = estimate(at, Bank(at))
+    found = estimate(at, Bank.of(at))
     z = match(at, found)
     y = at.at.whiten(z)
     np.testing.assert_allclose(y.mean(axis=0), found.mean, atol=1e-8)
     np.testing.assert_allclose(y.T @ y / len(y), found.second, atol=1e-6)
-    wanted = below(at.z, found.knots).mean(axis=0) + found.below
-    off = below(z, found.knots).mean(axis=0) - wanted
-    assert np.max(np.abs(off)) < 0.2 * np.max(np.abs(found.below))
+    share = lambda z: np.mean(z[:, None] <= found.knots, axis=0)
+    off, before = (np.abs(share(z) - found.below) for z in (z, at.z))
+    assert np.mean(off) < 0.2 * np.mean(before)
+
+
+def test_averages_of_successive_draws_are_regressed_where_there_are_very_many(monkeypatch):
+    """The means of the rows are those of the draws, and so are the estimates up to noise."""
+    x, s = log_gammas(0, 6000)
+    at = scored(x, s)
+    every = estimate(at, Bank.of(at))
+    monkeypatch.setattr(rule, "ROWS", 1999)
+    monkeypatch.setattr(features, "SCORED_AT_ONCE", 1000)
+    bank = Bank.of(at)
+    rows = bank.rows(at.y)
+    assert rows.shape == (1999, 3)
+    np.testing.assert_allclose(rows.mean(axis=0), at.y.mean(axis=0), atol=1e-3)
+    some = estimate(at, bank)
+    for name in ("mean", "second", "below"):
+        one, other = (getattr(found, name) for found in (every, some))
+        np.testing.assert_allclose(one, other, atol=0.02)
+    plain = x.reshape(4, 1500, 3)
+    (mean,), (error,) = Fit.of(plain, s.reshape(plain.shape)).estimate(plain[..., :1])
+    assert abs(mean - digamma(SHAPES[0])) < 5 * error
+    assert error < 0.3 * plain_error(plain[..., :1])[0]
 
 
 def test_the_symmetric_map_maps():
@@ -72,17 +93,26 @@ def test_the_symmetric_map_maps():
     np.testing.assert_allclose(turn @ now @ turn, wanted)
 
 
-def test_histograms_give_the_averages():
-    x, _ = log_gammas(3, 2000)
-    z = (x - x.mean(axis=0)) / x.std(axis=0)
-    knots = levels(z)
-    np.testing.assert_allclose(averages(z, knots)[0], below(z, knots).mean(axis=0), atol=1e-3)
+def test_distribution_functions_are_exact_on_a_gaussian():
+    x, s, _ = gaussian(1, 40)
+    at = scored(x, s)
+    found = estimate(at, Bank.of(at))
+    np.testing.assert_allclose(found.below, ndtr(found.knots), atol=1e-6)
+
+
+def test_steps_solve_the_equation_of_stein():
+    """Of a skewed target, whose scores are not those of a Gaussian."""
+    at = scored(*log_gammas(3, 100_000))
+    t = levels(at.z)[::25]
+    phi = (at.z[:, None] <= t) - ndtr(t) + solution(at.z, sides(at.z, at.own, t), t)
+    of_mean = phi.mean(axis=0) / (phi.std(axis=0) / np.sqrt(len(phi)))
+    assert np.max(np.abs(of_mean)) < 4.5, of_mean
 
 
 def test_nothing_is_chosen_where_nothing_helps():
     x, s = (v.reshape(4, 250, 3) for v in log_gammas(0, 1000))
     noise = np.random.default_rng(1).normal(size=(4, 250, 20))
-    mean, error = Fit(x, s).estimate(noise)
+    mean, error = Fit.of(x, s).estimate(noise)
     plain = plain_error(noise)
     assert np.mean(mean == noise.mean(axis=(0, 1))) >= 0.5
     assert np.all(np.abs(mean - noise.mean(axis=(0, 1))) < 0.5 * plain)
@@ -111,9 +141,29 @@ def test_means_of_any_functions_have_errors_that_hold():
     for seed in range(60):
         x, s = (v.reshape(4, 250, 3) for v in log_gammas(seed, 1000))
         values = np.concatenate([x, x**2], axis=2)
-        mean, error = Fit(x, s).estimate(values)
+        mean, error = Fit.of(x, s).estimate(values)
         z.append((mean - truth) / error)
         ratios.append((mean - truth) ** 2 / (values.mean(axis=(0, 1)) - truth) ** 2)
     inside = np.mean(np.abs(z) < 1.96)
     assert 0.9 < inside < 0.995, inside
     assert np.median(ratios) < 0.2
+
+
+@pytest.mark.parametrize(("count", "dim"), [(40, 50), (100, 200)])
+def test_fewer_draws_than_dimensions_keep_their_size(count, dim):
+    off, before = [], []
+    for seed in range(4):
+        x, s, _ = gaussian(seed, count, dim)
+        at = scored(x, s)
+        z = match(at, estimate(at, Bank.of(at)))
+        y = x + at.at.scale * (z - at.z) - 2.0
+        off.append(np.mean(y**2) - 1)
+        before.append(np.mean((x - 2.0) ** 2) - 1)
+    assert np.mean(np.square(off)) < 2 * np.mean(np.square(before))
+
+
+def test_as_many_draws_as_dimensions_get_their_variances():
+    x = np.random.default_rng(0).normal(size=(300, 300))
+    at = scored(x, -x)
+    z = match(at, estimate(at, Bank.of(at)))
+    np.testing.assert_allclose(np.mean((at.at.restore(z)) ** 2, axis=0), 1.0, atol=1e-3)

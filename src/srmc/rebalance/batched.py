@@ -13,22 +13,28 @@ from srmc.coordinates.whiten import Rows
 from srmc.types import Bool
 
 ROWS_AT_ONCE = 512  # draws that are evaluated together,
-NUMBERS_AT_ONCE = 2**22  # and at most so many numbers
+NUMBERS_AT_ONCE = 2**22  # numbers in a batch, at most
 
 
 class Batched:
     """A function of one draw, applied to rows of draws in batches; it counts what it evaluates.
 
+    It must return an array of this shape, which is not checked if it is None.
     A row that repeats the one before it, as Metropolis leaves them, is not evaluated again.
     """
 
-    def __init__(self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...]) -> None:
-        out = outputs_of(name, function, jnp.asarray(draws[0, 0]), of="a draw")
-        if getattr(out, "shape", None) != shape:
-            raise ValueError(
-                f"{name} must return an array of shape {shape} at a draw of shape "
-                f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
-            )
+    def __init__(
+        self, name: str, function: Any, draws: np.ndarray, shape: tuple[int, ...] | None = None
+    ) -> None:
+        if shape is not None:
+            out = outputs_of(name, function, jnp.asarray(draws[0, 0]), of="a draw")
+            if getattr(out, "shape", None) != shape:
+                raise ValueError(
+                    f"{name} must return an array of shape {shape} at a draw of shape "
+                    f"{draws.shape[2:]}, got {getattr(out, 'shape', out)}"
+                )
+            if not jnp.issubdtype(out.dtype, jnp.floating):
+                raise ValueError(f"{name} must return floating-point numbers, got {out.dtype}")
         self._program, self._function = over_rows(function), function
         self._size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // draws.shape[2]))
         self.count, self.is_one_by_one = 0, False

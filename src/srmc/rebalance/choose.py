@@ -4,19 +4,19 @@ The candidates are the plain average, the one with Gaussian coefficients, and re
 these leave on growing dictionaries, each with several ridges. Of each, the error is taken to be the
 mean square of what it leaves on a part of the run, with coefficients *and mean* from the others.
 The parts are contiguous, so that a slow chain, whose parts have different means, shows as one: a
-regression that only fits the draws at hand does not predict the mean of the next part. Functions
+regression that only fits the present draws does not predict the mean of the next part. Functions
 that belong together share a choice, by the sum of their errors.
 """
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
-from srmc.rebalance.features import Scored, dictionaries
-from srmc.rebalance.ridge import Columns, Ridge, plain_left
+from srmc.rebalance.features import Scored, averaged_dictionaries
+from srmc.rebalance.ridge import Columns, Ridge, averaged, plain_left, sizes_of
 from srmc.types import Float, Int
 
 
@@ -38,48 +38,64 @@ NOTHING, GAUSSIAN = Choice(), Choice(1.0)
 
 
 class Bank:
-    """Regressions on each dictionary, made when they are first used."""
+    """Regressions on each dictionary of features, with each of the ridges.
 
-    def __init__(self, at: Scored):
-        self._at = at
+    Their rows are draws, or of very many draws averages over successive ones.
+    """
 
-    @functools.cached_property
-    def ridges(self) -> Mapping[str, Ridge]:
-        return {name: Ridge(phi) for name, phi in dictionaries(self._at).items()}
+    def __init__(self, dictionaries: Mapping[str, Rows], ridges: Sequence[float] = rule.RIDGES):
+        self._ridges = ridges
+        self.regressions = {name: Ridge(phi) for name, phi in dictionaries.items()}
+
+    @classmethod
+    def of(cls, at: Scored) -> "Bank":
+        """The regressions on the features of draws."""
+        return cls(averaged_dictionaries(at))
+
+    def rows(self, f: np.ndarray) -> np.ndarray:
+        """Values at all draws as rows of the regressions."""
+        counts = [len(regression) for regression in self.regressions.values()]
+        return averaged(f, sizes_of(len(f))) if counts and counts[0] < len(f) else f
 
     @property
     def has_all_maps(self) -> bool:
         """Whether dictionaries have products of coordinates, as second moments need them."""
-        return "affine" in self.ridges
+        return "affine" in self.regressions
 
     def errors(
-        self, f: Columns, first: Choice = NOTHING
+        self, f: Columns, first: Choice = NOTHING, products: bool = True
     ) -> tuple[list[Choice], Float[np.ndarray, "choice q"]]:
         """All regressions of what a first choice left of functions, and their errors."""
-        choices, found = list[Choice](), list[np.ndarray]()
-        for name, regression in self.ridges.items():
-            choices += [first._replace(dictionary=name, ridge=ridge) for ridge in rule.RIDGES]
-            found += [mean_square(rest) for rest in regression.left(f, rule.RIDGES)]
+        choices, found, f = list[Choice](), list[np.ndarray](), self.rows(f)
+        for name, regression in self.regressions.items():
+            if name == "products" and not products:
+                continue
+            choices += [first._replace(dictionary=name, ridge=ridge) for ridge in self._ridges]
+            found += [mean_square(rest) for rest in regression.left(f, self._ridges)]
         return choices, np.array(found).reshape(len(choices), f.shape[1])
 
     def left(self, f: Columns, choice: Choice) -> Columns:
-        """What is left of functions, each part of the run predicted by the others."""
+        """What is left of rows of functions, each part of the run predicted by the others."""
+        f = self.rows(f)
         if not choice.dictionary:
             return plain_left(f)
-        (rest,) = self.ridges[choice.dictionary].left(f, (choice.ridge,))
+        (rest,) = self.regressions[choice.dictionary].left(f, (choice.ridge,))
         return rest
 
-    def correction(self, f: Columns, choice: Choice) -> Float[np.ndarray, " q"]:
-        """What the regression adds to the averages of functions."""
-        if not choice.dictionary:
-            return np.zeros(f.shape[1])
-        return self.ridges[choice.dictionary].correction(f, choice.ridge)
+    def estimate(self, f: Columns, choice: Choice) -> Float[np.ndarray, " q"]:
+        """The means of functions: without a regression, their averages."""
+        found: np.ndarray = self.weights(choice, len(f)) @ f
+        return found
 
-    def spread(self, choice: Choice) -> float:
-        """The mean squared weight of a draw in the estimates; 1 for averages."""
+    def weights(self, choice: Choice, count: int) -> Float[np.ndarray, " n"]:
+        """The weights of draws with which a regression estimates means; equal ones without."""
         if not choice.dictionary:
-            return 1.0
-        return self.ridges[choice.dictionary].spread(choice.ridge)
+            return np.full(count, 1 / count)
+        weights = self.regressions[choice.dictionary].weights(choice.ridge)
+        if len(weights) == count:
+            return weights
+        sizes = sizes_of(count)
+        return np.repeat(weights / sizes, sizes)
 
 
 def mean_square(f: Columns) -> Float[np.ndarray, " q"]:

@@ -9,12 +9,15 @@ import numpy as np
 
 from srmc._checks import as_numbers, check_option, outputs_of
 from srmc.metrics.errors import batch_means_error
+from srmc.metrics.tails import plain_error
+from srmc.rebalance import rule
+from srmc.rebalance.choose import Bank
+from srmc.rebalance.fit import Fit
 from srmc.rebalance.given import as_tree
 from srmc.types import Array, Position, PyTree
 
-FOLDS = 5
-# Relative to the Gram matrix; with 1e100 the control variates have no effect.
-RIDGES = [1e100, *10.0 ** np.arange(4, -9, -1), 0.0]
+FEWEST = 10  # draws per chain
+RIDGES = (0.0, *rule.RIDGES)  # with none, all Gaussians are exact
 
 
 class Controlled(NamedTuple):
@@ -57,17 +60,17 @@ def zv(
 
     Notes
     -----
-    Coefficients are fitted on four fifths of the draws and applied to the rest, in turn, with a
-    ridge chosen by cross-validation, so that the errors are valid. With more than 200 draws per
-    control variate, least squares on all draws is used.
+    The regression is that of `srmc.rebalance`: its ridge, or no regression, is chosen for each
+    value by what the regressions on four fifths of the draws leave on the rest, in turn. The errors
+    are those of these remainders.
     """
     check_option("order", order, (1, 2))
     draws = as_tree(draws)
     alone = not isinstance(draws, dict | list | tuple) and np.ndim(draws) == 2
     draws = _with_chains("draws", draws)
     x = _flat("draws", draws)
-    if x.shape[1] < 2 * FOLDS:
-        raise ValueError(f"draws must be at least {2 * FOLDS} per chain, got {x.shape[1]}")
+    if x.shape[1] < FEWEST:
+        raise ValueError(f"draws must be at least {FEWEST} per chain, got {x.shape[1]}")
     if callable(scores):
         scores = _over_draws("scores", scores, draws)
     scores = _with_chains("scores", as_tree(scores))
@@ -93,14 +96,15 @@ def zv(
     features = _features(x, s, order)
     if order == 2:
         _check_second_order(features[..., s.shape[2] :])
-    rest = f - _explained(features, f)
+    bank = Bank({"scores": features.reshape(-1, features.shape[2])}, RIDGES)
+    mean, error = Fit(bank, np.ones(f.shape[0] * f.shape[1], bool)).estimate(f)
     template = jax.tree.map(lambda v: np.zeros(v.shape[2:]), values)
     shape = ravel_pytree_numpy(template)
     return Controlled(
-        shape(rest.mean(axis=(0, 1))),
-        shape(batch_means_error(rest)),
+        shape(mean),
+        shape(error),
         shape(f.mean(axis=(0, 1))),
-        shape(batch_means_error(f)),
+        shape(plain_error(f)),
     )
 
 
@@ -160,48 +164,6 @@ def _features(x: np.ndarray, s: np.ndarray, order: int) -> np.ndarray:
     i, j = np.triu_indices(x.shape[2])
     products = (y[..., i] * s[..., j] + y[..., j] * s[..., i]) / 2 + (i == j)
     return np.concatenate([s, products], axis=2)
-
-
-def _explained(features: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The part of each value that the features explain, (chain, draw, k)."""
-    chains, length, size = features.shape
-    phi, f = features.reshape(-1, size), values.reshape(chains * length, -1)
-    phi = phi / np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-300)
-    if len(phi) > 200 * size:
-        centred = phi - phi.mean(axis=0), f - f.mean(axis=0)
-        beta = np.linalg.lstsq(*centred, rcond=1e-10)[0]
-        fitted: np.ndarray = (phi @ beta).reshape(values.shape)
-        return fitted
-    fold = np.tile(np.arange(length) * FOLDS // length, chains)
-    fits = [(fold == k, _Ridge(phi[fold != k], f[fold != k])) for k in range(FOLDS)]
-    losses = np.zeros((len(RIDGES), f.shape[1]))
-    for held, fit in fits:
-        image = (phi[held] - fit.mean_phi) @ fit.right.T
-        for n, ridge in enumerate(RIDGES):
-            guess = fit.mean_f + image @ (fit.shrunk(ridge)[:, None] * fit.projected)
-            losses[n] += np.sum((f[held] - guess) ** 2, axis=0)
-    # The strongest of the ridges that do about as well as the best one.
-    best = np.argmax(losses <= 1.1 * losses.min(axis=0), axis=0)
-    out = np.empty_like(f)
-    for held, fit in fits:
-        shrunk = np.stack([fit.shrunk(ridge) for ridge in RIDGES], axis=1)[:, best]
-        out[held] = phi[held] @ (fit.right.T @ (shrunk * fit.projected))
-    return out.reshape(values.shape)
-
-
-class _Ridge:
-    """Regressions with any ridge, from one singular value decomposition."""
-
-    def __init__(self, phi: np.ndarray, f: np.ndarray):
-        self.mean_phi, self.mean_f, self.size = phi.mean(axis=0), f.mean(axis=0), len(phi)
-        left, self.sizes, self.right = np.linalg.svd(phi - self.mean_phi, full_matrices=False)
-        self.projected = left.T @ (f - self.mean_f)
-
-    def shrunk(self, ridge: float) -> np.ndarray:
-        """The factor on the coefficient of each singular direction."""
-        floor = 1e-12 * max(self.sizes[0], 1e-100)
-        shrunk: np.ndarray = self.sizes / (self.sizes**2 + ridge * self.size + floor**2)
-        return shrunk
 
 
 def _check_second_order(products: np.ndarray) -> None:

@@ -1,7 +1,7 @@
 """Standard errors after rebalancing, for the mean of any function of a draw.
 
 To first order, the mean of f over rebalanced draws is that of f - beta·phi over plain ones, with
-beta = E[f phi] E[phi phi]^-1: what features explain is gone, and what is left has the short memory
+beta = E[f phi] E[phi phi]^-1: what features explain is gone, and the remainder has the short memory
 of the plain chain, so that batch means apply to it. The difference from the mean over the
 rebalanced draws is known; if it far exceeds the error, it replaces the error, as with heavy tails,
 where the first order is not all that a map does.
@@ -9,6 +9,7 @@ where the first order is not all that a map does.
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from srmc._checks import as_numbers
 from srmc.coordinates.whiten import Coordinates, Rows, whiten
@@ -23,15 +24,18 @@ from srmc.metrics.errors import (
 from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
+from srmc.rebalance.distribution import sides, solution
 from srmc.rebalance.features import Scored, products
 from srmc.rebalance.learned import Turned
-from srmc.rebalance.regress import FOLDS, Features, explain
+from srmc.rebalance.regress import FOLDS, Features, Pairs, explain
 from srmc.rebalance.report import Report
 from srmc.types import Float
 
-PAIRS_UP_TO = 32  # dimensions up to which features of products are looked at
+PAIRS_UP_TO = 32  # dimensions up to which all features of products are looked at,
+PAIRS_CHOSEN_UP_TO = 256  # and up to which those that a function needs
 FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
-ORDER = 5  # of the marginal features
+ORDER = 3  # of the marginal features, in addition to steps at these quantiles
+LEVELS = (0.05, 0.5, 0.95)
 SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
 
@@ -118,13 +122,19 @@ def active_features(
     at = whiten(rows[usable], scores[usable])
     scores = np.where(usable[:, None], scores, 0.0) * at.scale
     phi, is_by_coordinate = _features(at, at.standardise(rows), scores)
+    pairs = None
+    if PAIRS_UP_TO < x.shape[2] <= PAIRS_CHOSEN_UP_TO and np.all(usable):
+        z, own = at.standardise(rows), at.regress(scores)
+        correlation = np.eye(x.shape[2]) if at.correlation is None else at.correlation
+        single = (np.ascontiguousarray(v, np.float32) for v in (z.T, own.T, correlation))
+        pairs = Pairs(*single)
     for start in range(0, len(phi), FEATURES_AT_ONCE):
         part = phi[start : start + FEATURES_AT_ONCE]
         part[:, ~usable] = 0.0
         part /= np.maximum(np.sqrt(np.einsum("ij,ij->i", part, part) / len(rows)), 1e-30)[:, None]
     dim = x.shape[2]
     left = np.zeros(len(phi))
-    return Features(phi.reshape(-1, *x.shape[:2]), left, dim, dim * is_by_coordinate)
+    return Features(phi.reshape(-1, *x.shape[:2]), left, dim, dim * is_by_coordinate, pairs)
 
 
 def no_features(x: Float[np.ndarray, "chain draw d"]) -> Features:
@@ -137,10 +147,10 @@ def _features(at: Coordinates, z: Rows, s: Rows) -> tuple[Float[np.ndarray, "k n
 
     Under a Gaussian, functions of one coordinate depend on that coordinate's features alone.
     """
-    dim, none = z.shape[1], np.zeros((0, len(z)))
-    product = none
-    if dim * (dim + 3) // 2 + dim * dim * (dim + 1) // 2 <= rule.FEATURES:
-        product = np.concatenate([*products(Scored(at, z, at.whiten(z), at.push(s), s))], axis=1).T
+    dim = z.shape[1]
+    each = dim * (dim + 1) // 2  # products along each direction,
+    along = dim if dim + each * (dim + 1) <= rule.FEATURES else 0
+    product = products(Scored(at, z, at.whiten(z), at.push(s), s)) if along else iter(())
     own, z = (np.ascontiguousarray(v.T, np.float32) for v in (at.regress(s), z))
     linear = 1 + z * own
     if dim <= PAIRS_UP_TO:
@@ -148,16 +158,18 @@ def _features(at: Coordinates, z: Rows, s: Rows) -> tuple[Float[np.ndarray, "k n
         i, j = np.triu_indices(dim, 1)
         pairs = correlation[i, j][:, None] + (z[i] * own[j] + z[j] * own[i]) / 2
         linear = np.concatenate([linear, pairs])
-    orders = ORDER - 1
-    phi = np.empty((dim + len(linear) + orders * dim + len(product), z.shape[1]), np.float32)
+    orders = ORDER - 1 + len(LEVELS)
+    phi = np.empty((dim + len(linear) + orders * dim + along * each, z.shape[1]), np.float32)
     second = dim + len(linear)
     third = second + orders * dim
-    phi[:dim], phi[dim:second], phi[third:] = own, linear, product
+    phi[:dim], phi[dim:second] = own, linear
+    for k, found in enumerate(product):
+        phi[third + k * each : third + (k + 1) * each] = found.T
     marginal = phi[second:third].reshape(orders, *z.shape)
     for start in range(0, dim, FEATURES_AT_ONCE):
         part = slice(start, start + FEATURES_AT_ONCE)
         _fill(marginal[:, part], z[part], own[part])
-    return phi, len(linear) == dim and len(product) == 0
+    return phi, len(linear) == dim and along == 0
 
 
 def _fill(
@@ -165,13 +177,17 @@ def _fill(
     z: Float[np.ndarray, "d n"],
     own: Float[np.ndarray, "d n"],
 ) -> None:
-    """h_k'(z) + h_k(z) times the score for k = 2, 3, ..., up to a factor, with z cut at ±3."""
+    """h_k'(z) + h_k(z) times the score for k = 2 and 3, with z cut at ±3, and those of steps."""
     cut, inside = np.clip(z, -rule.FAR, rule.FAR), (np.abs(z) < rule.FAR).astype(np.float32)
     before, last = np.ones_like(cut), cut
-    for k, out in enumerate(marginal, start=2):
+    for k, out in enumerate(marginal[: -len(LEVELS)], start=2):
         before, last = last, cut * last - (k - 1) * before
         np.multiply(last, own, out=out)
         out += k * inside * before
+    knots = np.quantile(z, LEVELS, axis=1)
+    both = sides(z.T, own.T, knots)
+    steps = (z.T[:, None] <= knots) - special.ndtr(knots) + solution(z.T, both, knots)
+    marginal[-len(LEVELS) :] = np.moveaxis(steps, 0, 2)
 
 
 def error_beside(
@@ -200,7 +216,7 @@ def _error(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """The errors, and the changes of the means to first order.
 
-    Where a tail of what is left is heavy, the error is at most that of the plain draws, and it is
+    Where a tail of the remainder is heavy, the error is at most that of the plain draws, and it is
     theirs where the function may have no variance, since the regression needs one.
     """
     centred = np.moveaxis(values - values.mean(axis=(0, 1)), 2, 0)

@@ -20,7 +20,10 @@ import numpy as np
 
 from srmc.coordinates.whiten import Coordinates, Rows, whiten
 from srmc.rebalance import rule
+from srmc.rebalance.ridge import averaged, sizes_of
 from srmc.types import Float, Int
+
+SCORED_AT_ONCE = 2**14  # draws whose features are held at once, if there are many
 
 
 class Scored(NamedTuple):
@@ -108,10 +111,23 @@ def dictionaries(at: Scored) -> dict[str, Rows]:
     return found
 
 
+def averaged_dictionaries(at: Scored) -> dict[str, Rows]:
+    """Dictionaries for regressions: of very many draws, averages over successive ones."""
+    sizes = sizes_of(len(at.z))
+    if len(sizes) == len(at.z):
+        return dictionaries(at)
+    found: dict[str, list[Rows]] = {}
+    start = 0
+    for part in np.array_split(sizes, -(-len(at.z) // SCORED_AT_ONCE)):
+        rows = slice(start, start := start + int(part.sum()))
+        here = at._replace(**{name: getattr(at, name)[rows] for name in ("z", "y", "s", "own")})
+        for name, phi in dictionaries(here).items():
+            found.setdefault(name, []).append(averaged(phi, part))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
 def levels(z: Rows) -> Float[np.ndarray, "knot d"]:
-    """The knots t_l of each coordinate's distribution function, in ascending order."""
+    """The knots of each coordinate's distribution function: quantiles of the draws."""
     at = np.linspace(rule.OUTERMOST, 1 - rule.OUTERMOST, rule.LEVELS)
-    knots = np.quantile(z, at, axis=0)
-    apart = 1e-3 * rule.BANDWIDTH * np.arange(rule.LEVELS)[:, None]  # where many draws are equal
-    found: np.ndarray = np.maximum.accumulate(knots, axis=0) + apart
+    found: np.ndarray = np.quantile(z, at, axis=0).astype(float)
     return found

@@ -8,23 +8,28 @@ from srmc.rebalance import rule
 from srmc.rebalance.choose import NOTHING, Bank, by_choice, choose, mean_square
 from srmc.rebalance.features import scored
 from srmc.rebalance.ridge import plain_left
-from srmc.types import Float
+from srmc.types import Bool, Float
 
 Block = Float[np.ndarray, "chain draw k"]
 Estimate = tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]
 
 
 class Fit:
-    """The regressions on the features of draws, (chain, draw, d), with these scores."""
+    """The regressions of a bank, and at which of the draws its features are known."""
 
-    def __init__(self, chains: Block, scores: Block):
+    def __init__(self, bank: Bank | None, usable: Bool[np.ndarray, " n"]):
+        self._bank, self._usable = bank, usable
+
+    @classmethod
+    def of(cls, chains: Block, scores: Block) -> "Fit":
+        """The regressions on the features of draws, (chain, draw, d), with these scores."""
         dim = chains.shape[2]
         x, s = chains.reshape(-1, dim), scores.reshape(-1, dim)
-        self._usable = np.all(np.isfinite(s), axis=1)
+        usable = np.all(np.isfinite(s), axis=1)
         varies = np.ptp(x, axis=0) > 0
-        few = np.sum(self._usable) < rule.FEWEST or not np.any(varies)
-        where = np.ix_(self._usable, varies)
-        self._bank = None if few else Bank(scored(x[where], s[where]))
+        few = np.sum(usable) < rule.FEWEST or not np.any(varies)
+        where = np.ix_(usable, varies)
+        return cls(None if few else Bank.of(scored(x[where], s[where])), usable)
 
     def estimate(self, values: Block, otherwise: Estimate | None = None) -> Estimate:
         """Means of functions with these values at the draws, and their standard errors.
@@ -43,19 +48,28 @@ class Fit:
         mean, error = mean.copy(), error.copy()
         f = flat[self._usable]
         more, errors = self._bank.errors(f)
-        errors = np.concatenate([mean_square(plain_left(f))[None], errors])
+        errors = np.concatenate([mean_square(plain_left(self._bank.rows(f)))[None], errors])
         chosen = choose([NOTHING, *more], errors, np.arange(shape[2]))
         for choice, columns in by_choice(chosen.choices).items():
             if choice != NOTHING:
                 part = f[:, columns]
-                mean[columns] = part.mean(axis=0) + self._bank.correction(part, choice)
-                left = np.zeros((len(flat), len(columns)))
-                left[self._usable] = self._bank.left(part, choice)
-                wider = np.sqrt(self._bank.spread(choice) * len(flat) / len(f))
-                found = wider * _error(left.reshape(*shape[:2], -1))
-                # Without a variance of the function itself, that of what is left says nothing.
+                weights = self._bank.weights(choice, len(f))
+                mean[columns] = weights @ part
+                left = self._bank.left(part, choice)
+                if len(left) == len(part):
+                    left = self._at_all_draws(left)
+                wider = np.sqrt(np.sum(weights**2) * len(flat))
+                rows = left.reshape(*shape[:2], -1) if len(left) == len(flat) else left[None]
+                found = wider * _error(rows)
+                # Without a variance of the function itself, that of the remainder says nothing.
                 error[columns] = np.where(np.isnan(plain[columns]), np.nan, found)
         return mean, error
+
+    def _at_all_draws(self, left: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "draw k"]:
+        """With 0 at draws whose features are not known."""
+        found = np.zeros((len(self._usable), left.shape[1]))
+        found[self._usable] = left
+        return found
 
 
 def _error(left: Block) -> Float[np.ndarray, " k"]:

@@ -27,8 +27,7 @@ class Gain(NamedTuple):
 
     @property
     def is_loss(self) -> bool:
-        """Whether the three get worse on average, by more than chance: a plain draw beside moved
-        ones breaks relations between variables."""
+        """Whether the three get worse on average, by more than chance."""
         return sum(self) > WORSE * len(self)
 
 

@@ -304,7 +304,7 @@ def _moves(
     where = np.ix_(usable, varies)
     try:
         draws = scored(x[where], s[where]) if at is None else at
-        found = estimate(draws, Bank(draws))
+        found = estimate(draws, Bank.of(draws))
         z = match(draws, found)
     except np.linalg.LinAlgError as error:
         return none, nothing(f"the regressions failed: {error}", stayed=lost)

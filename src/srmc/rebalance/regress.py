@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +16,49 @@ MOST = 64  # features in a regression,
 TOGETHER = 1024  # if there are no more than these to choose from; else
 STRONGEST = 24
 STAGE = 8  # features that are chosen at a time,
-ROWS = 512  # over so many draws, or a quarter of them
+ROWS = 512  # draws, or a quarter of all if these are fewer
 SCREENED = 4096  # features beyond which those of a few coordinates alone are looked at:
 NEAREST = 8  # the ones that correlate best
+PAIRS = 16  # of coordinates, if their features are made for each function
 NUMBERS = 2**22  # draws times features that are held at once
 
 Functions = Float[np.ndarray, "row function chain draw"]
+
+
+class Pairs(NamedTuple):
+    """Coordinates z with R s_z and R, of which R_ij + (z_i (R s_z)_j + z_j (R s_z)_i) / 2 is made.
+
+    Rebalancing matches covariances, and with them the part of a function that is a product of two
+    coordinates. In many dimensions there are too many pairs to look at all for each function.
+    """
+
+    z: Float[np.ndarray, "d n"]
+    own: Float[np.ndarray, "d n"]
+    correlation: Float[np.ndarray, "d d"]
+
+    def strongest(
+        self, f: Float[np.ndarray, "row function n"], every: int
+    ) -> Int[np.ndarray, "row p"]:
+        """The pairs whose features correlate best with the functions, at some of the draws."""
+        z, own = (np.ascontiguousarray(v[:, ::every]) for v in (self.z, self.own))
+        dim = len(z)
+        most = min(PAIRS, dim * (dim - 1) // 2)
+        found = np.empty((len(f), most), int)
+        for row, values in zip(found, f, strict=True):
+            cross = (z * values[:, None]) @ own.T
+            both = np.square(cross + np.swapaxes(cross, 1, 2)).sum(axis=0)
+            strength = np.triu(both, 1).ravel()
+            best = np.argpartition(-strength, most - 1)[:most]
+            row[:] = best[np.argsort(-strength[best])]
+        return found
+
+    def features(self, chosen: Int[np.ndarray, "row p"]) -> Float[np.ndarray, "row p n"]:
+        """Those of the chosen pairs, of mean square 1."""
+        i, j = np.divmod(chosen, len(self.z))
+        phi: np.ndarray = (self.z[i] * self.own[j] + self.z[j] * self.own[i]) / 2
+        phi += self.correlation[i, j][..., None]
+        phi /= np.sqrt(np.mean(phi**2, axis=2, keepdims=True)) + 1e-30
+        return phi
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,12 +73,15 @@ class Features:
         How many of them, the first, are those of shifts.
     num_coordinates
         If each belongs to one coordinate: of how many, in whose order they repeat; else 0.
+    pairs
+        Further features, of pairs of coordinates, if they are not among the others.
     """
 
     phi: Float[np.ndarray, "k chain draw"]
     left: Float[np.ndarray, " k"]
     num_shifts: int
     num_coordinates: int = 0
+    pairs: Pairs | None = None
 
     @functools.cached_property
     def some(self) -> Float[np.ndarray, "k n"]:
@@ -64,21 +105,27 @@ def explain(
     All functions of a row, which are of one quantity, are regressed on the same features: those
     that correlate best with them, over some of the draws. Coefficients for a part of the run come
     from the other parts, and from as many features as predict the parts that were left out best.
-    What is left is averaged over chains.
+    The remainder is averaged over chains.
     """
     count = f.shape[2] * f.shape[3]
     phi = features.phi.reshape(-1, count)
     most = MOST if len(phi) <= TOGETHER else STRONGEST
     most = max(1, min(most, len(phi), count * (FOLDS - 1) // FOLDS // DRAWS_PER_FEATURE))
-    at_once = max(1, NUMBERS // (most * count))
+    at_once = max(1, NUMBERS // ((most + PAIRS * (features.pairs is not None)) * count))
     for start in range(0, len(f), at_once):
         part = slice(start, start + at_once)
         scale = f[part].std(axis=(2, 3), keepdims=True)
         here = _scaled(f[part], scale)
         some = here.reshape(*here.shape[:2], -1)[..., :: _every(count)]
         order = _strongest(features.some, some, features, most)
-        own = phi[order].reshape(*order.shape, *f.shape[2:])
-        explained, left = _cross_fitted(here, own, features.left[order])
+        own, shares = phi[order], features.left[order]
+        if features.pairs is not None:
+            rest = some[:, :2] - _fitted(features.some[order], some[:, :2])
+            pairs = features.pairs.features(features.pairs.strongest(rest, _every(count)))
+            own = np.concatenate([own, pairs], axis=1)
+            shares = np.pad(shares, [(0, 0), (0, pairs.shape[1])])
+        own = own.reshape(*own.shape[:2], *f.shape[2:])
+        explained, left = _cross_fitted(here, own, shares)
         yield part, explained * scale, left * scale[..., 0]
 
 

@@ -19,7 +19,7 @@ STEPS = 50  # of Newton's method at most
 def reweight(
     draws: Any, scores: Any, features: Any = None, *, keep: float = 0.5
 ) -> Float[np.ndarray, "*chain draw"]:
-    """Weights under which the mean of every Stein feature is 0, without one more gradient.
+    """Weights under which the mean of every Stein feature is 0; no further gradient is needed.
 
     The weights are proportional to exp(-lambda·phi), with lambda such that sum w phi = 0. They are
     the closest to equal ones, in relative entropy, that do this. For every functional they do to

@@ -1,7 +1,7 @@
 """Regression of functions of a draw on features of mean 0, with an intercept.
 
 With coefficients beta, the mean of f is estimated by mean(f) - beta·mean(phi). That is an average
-of f with weights w, which do not depend on f; the more they differ, the more the draws at hand
+of f with weights w, which do not depend on f; the more they differ, the more these draws
 determine beta.
 """
 
@@ -15,7 +15,7 @@ from scipy import linalg
 
 from srmc.coordinates.whiten import Rows
 from srmc.rebalance import rule
-from srmc.types import Float
+from srmc.types import Float, Int
 
 Columns = Float[np.ndarray, "n q"]
 
@@ -30,6 +30,9 @@ class Ridge:
         self._phi = phi - self._mean
         self._factors: dict[tuple[int, float], Any] = {}
 
+    def __len__(self) -> int:
+        return len(self._phi)
+
     @functools.cached_property
     def _grams(self) -> Float[np.ndarray, "fold p p"]:
         return np.stack([self._phi[part].T @ self._phi[part] for part in folds(len(self._phi))])
@@ -39,16 +42,10 @@ class Ridge:
         total: np.ndarray = self._grams.sum(axis=0)
         return total
 
-    def correction(self, f: Columns, ridge: float) -> Float[np.ndarray, " q"]:
-        """-beta·mean(phi): what the regression adds to the means of f."""
-        right = self._phi.T @ (f - f.mean(axis=0))
-        found: np.ndarray = -self._mean @ self._solve(-1, ridge, right)
+    def weights(self, ridge: float) -> Float[np.ndarray, " n"]:
+        """w, with which mean(f) - beta·mean(phi) is w·f for every f; they sum to 1."""
+        found: np.ndarray = 1 / len(self._phi) - self._phi @ self._solve(-1, ridge, self._mean)
         return found
-
-    def spread(self, ridge: float) -> float:
-        """The mean of the squared weights: at least 1."""
-        tilt = self._phi @ self._solve(-1, ridge, len(self._phi) * self._mean[:, None])
-        return float(np.mean((1 - tilt) ** 2))
 
     def left(self, f: Columns, ridges: Sequence[float]) -> Iterator[Columns]:
         """With each ridge, what regressions on the other folds leave of f, less their means."""
@@ -74,7 +71,7 @@ class Ridge:
         """(gram + ridge)^-1 right, where the Gram matrix is without a fold, or whole for -1."""
         if (fold, ridge) not in self._factors:
             gram = self._gram - (self._grams[fold] if fold >= 0 else 0.0)
-            gram[np.diag_indices_from(gram)] += ridge + 1e-12 * float(np.trace(gram)) / len(gram)
+            gram[np.diag_indices_from(gram)] += ridge + 1e-12 * len(self._phi)
             self._factors[fold, ridge] = linalg.cho_factor(
                 gram.T, overwrite_a=True, check_finite=False
             )
@@ -95,3 +92,15 @@ def plain_left(f: Columns) -> Columns:
         others = len(f) - (part.stop - part.start)
         rest[part] = f[part] - (total - f[part].sum(axis=0)) / max(others, 1)
     return rest
+
+
+def averaged(f: Rows, sizes: Int[np.ndarray, " part"]) -> Rows:
+    """Averages over successive parts of the rows, which have these sizes."""
+    starts = np.cumsum(sizes) - sizes
+    found: Rows = (np.add.reduceat(f, starts, dtype=float).T / sizes).T
+    return found
+
+
+def sizes_of(count: int) -> Int[np.ndarray, " part"]:
+    """Of so many draws, how many each row of a regression is the average of."""
+    return np.diff(np.linspace(0, count, min(rule.ROWS, count) + 1).astype(int))

@@ -1,21 +1,14 @@
 """Every constant of rebalancing, with the reason for it."""
 
-LEVELS = 13
+LEVELS = 101
 """Knots of each marginal distribution function, from the 2.5% to the 97.5% quantile: nearer to the
 tails few draws say where a quantile is."""
 
 OUTERMOST = 0.025
 """The level of the first knot, and 1 minus that of the last."""
 
-BANDWIDTH = 0.25
-"""Standard deviations over which distribution functions are smoothed: sharper ones are known no
-better than by counting."""
-
 FAR = 3.0
 """Standard deviations beyond which fields are constant, so that far draws move rigidly."""
-
-ORDER = 9
-"""The highest marginal feature with a Gaussian coefficient; with more, those of h = 0.25 are 0."""
 
 RIDGES = (1e-3, 1.0, 10.0, 100.0)
 """Ridges of the regressions, in draws: features have variance 1, and Gram matrices grow with n."""
@@ -44,3 +37,7 @@ CLOSEST = 0.5
 
 FEWEST = 4
 """Draws per chain, below which nothing is done."""
+
+ROWS = 65_536
+"""Rows of a regression at most: of more draws, averages of as many successive ones are regressed,
+which keeps the means. With 700 features, that takes a gigabyte."""
