@@ -157,3 +157,62 @@ def test_the_clip_is_where_the_rule_says():
     assert found.value.max() == rule.CLIP
     np.testing.assert_allclose(found.value, _clip(jnp.asarray(x)), atol=1e-5)
     np.testing.assert_allclose(np.gradient(found.value, x)[1:-1], found.slope[1:-1], atol=0.02)
+
+
+def centred_schools(n, seed=0):
+    """Draws of theta_j ~ N(mu, tau^2), 5^2 known about each theta_j, deep into the neck."""
+    rng = np.random.default_rng(seed)
+    log_tau, z = 1 + rng.standard_normal(n), rng.standard_normal((n, 6))
+    tau = np.exp(log_tau)[:, None]
+    prior, known = tau**-2.0, 1 / 25
+    mu = 3 * rng.standard_normal((n, 1))
+    theta = (prior * mu + known * 4) / (prior + known) + z / np.sqrt(prior + known)
+    off = theta - mu
+    d_theta = -off * prior - known * (theta - 4)
+    # The score of p(mu) p(log_tau) N(theta | its conditional), by the chain rule.
+    part = prior / (prior + known)
+    location = (1 - part) * 4 + part * mu
+    e = (theta - location) * (prior + known)
+    d_mu = -mu[:, 0] / 9 + np.sum(e * part, axis=1)
+    d_part = -2 * part * (1 - part)
+    inner = e * d_part * (mu - 4) + part * (e * (theta - location) - 1)
+    d_log = -(log_tau - 1) + np.sum(inner, axis=1)
+    draws = np.column_stack([mu[:, 0], log_tau, theta])
+    return draws, np.column_stack([d_mu, d_log, d_theta])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_posterior_of_a_normal_hierarchy_is_a_gaussian_in_u(seed):
+    draws, scores = centred_schools(800, seed)
+    c = srmc.learn_coordinates(draws, scores)
+    assert set(np.asarray(c.modulators[:2]).tolist()) == {0, 1}
+    assert c.divergence[1] < 0.05 * c.divergence[0]
+
+
+def test_tails_beyond_the_clip_have_finite_scales():
+    c = srmc.learn_coordinates(*exact(srmc.targets.funnel()))
+    far = np.zeros((2, 5))
+    far[:, 0] = [1e4, -1e4]
+    x, total = jax.vmap(c.inverse_and_log_determinant)(jnp.asarray(far))
+    assert np.all(np.isfinite(x))
+    log_scales = c.log_scale + jnp.log(c.scale)
+    assert np.all(np.abs(total - jnp.sum(log_scales)) <= 4 * rule.CLIP + 1e-3)
+
+
+def test_a_map_learned_from_one_mode_leaves_the_target_exact():
+    """Where no draw was, the log density of u is that of x plus the log determinant."""
+    logdensity = lambda x: jnp.logaddexp(-0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - 50) ** 2))
+    draws, scores = exact(srmc.targets.banana())
+    c = srmc.learn_coordinates(draws, scores)
+    u = c.forward(jnp.full(2, 50.0))
+    x, total = c.inverse_and_log_determinant(u)
+    np.testing.assert_allclose(x, 50.0, rtol=1e-3)
+    np.testing.assert_allclose(c.logdensity(logdensity)(u), logdensity(x) + total, rtol=1e-5)
+
+
+def test_a_wrong_order_of_the_columns_is_no_obstacle():
+    draws, scores = centred_schools(800)
+    turn = np.random.default_rng(3).permutation(8)
+    plain = srmc.learn_coordinates(draws, scores).divergence
+    turned = srmc.learn_coordinates(draws[:, turn], scores[:, turn]).divergence
+    np.testing.assert_allclose(turned, plain, rtol=0.2)

@@ -17,10 +17,11 @@ def gaussian(dim, count, dependence):
 @pytest.mark.parametrize(
     ("dim", "count", "dependence", "dense"),
     [
-        (300, 200, 0.8, True),
-        (300, 100, 0.8, False),  # too few draws
+        (300, 600, 0.8, True),
+        (300, 400, 0.8, False),  # too few draws
         (300, 2000, 0.0, False),  # nothing to know
-        (200, 50, 0.0, True),
+        (200, 400, 0.0, True),
+        (200, 250, 0.0, False),
     ],
 )
 def test_many_coordinates_are_whitened_if_they_depend_on_each_other(dim, count, dependence, dense):
@@ -29,7 +30,7 @@ def test_many_coordinates_are_whitened_if_they_depend_on_each_other(dim, count, 
 
 
 def test_whitened_coordinates_of_few_draws_are_near_white():
-    draws, scores = gaussian(300, 200, 0.8)
+    draws, scores = gaussian(300, 600, 0.8)
     at = whiten(draws, scores)
     pushed = at.push(scores * at.scale)  # scores in y, of variance 1 there
     variances = np.mean((pushed - pushed.mean(axis=0)) ** 2, axis=0)

@@ -2,22 +2,29 @@
 
 In standardised coordinates z, with the modulators h = z[:q] first,
 
-    u = (z - m(h)) exp(-l(h)),    m = shift + linear h + h' quadratic h,
-    l = log_scale + clip(slopes h),
+    u = (z - m(h)) exp(-l(h)),
+    t = log_scale + clip(slopes h),    l = t + log(w) / 2,    w = 1 / (1 + exp(2 (t - limit))),
+    m = anchor + w (p - anchor),       p = shift + linear h + h' quadratic h.
 
-and the score of u follows from that of z, s: with y = z - m and J = du/dz,
+The conditional precision exp(-2 l) is exp(-2 t) + exp(-2 limit), and m weighs p and the anchor by
+their parts of it: the map of a normal hierarchy, whose prior (p, t) depends on h, and whose
+likelihood (anchor, limit) does not. Far limits leave m = p and l = t.
+
+The score of u follows from that of z, s: with y = z - m and J = du/dz,
 
     s_u = J^-T (s + grad log det dz/du) = exp(l) v,
     v_k = s_k                                                                 below the modulators,
     v_j = s_j + sum_k [v_k dm_k/dh_j + (v_k y_k + 1) dl_k/dh_j]               for modulator j,
 
-from the last modulator to the first. A row k of a modulator depends on earlier ones only.
+from the last modulator to the first. With T = dt/dh_j and P = dp/dh_j, dl/dh_j = w T and
+dm/dh_j = w (P - 2 (1 - w) (p - anchor) T). A row k of a modulator depends on earlier ones only.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
+from scipy.special import expit
 
 from srmc.coordinates import rule
 from srmc.types import Float, Int
@@ -28,6 +35,8 @@ class Weights(NamedTuple):
 
     shift: Float[np.ndarray, " d"]
     log_scale: Float[np.ndarray, " d"]
+    anchor: Float[np.ndarray, " d"]
+    limit: Float[np.ndarray, " d"]
     linear: Float[np.ndarray, "d q"]
     slopes: Float[np.ndarray, "d q"]
     quadratic: Float[np.ndarray, "d q q"]
@@ -35,8 +44,15 @@ class Weights(NamedTuple):
     @classmethod
     def none(cls, d: int, q: int) -> "Weights":
         """The identity."""
-        shapes = (d,), (d,), (d, q), (d, q), (d, q, q)
-        return cls(*(np.zeros(shape) for shape in shapes))
+        zeros = np.zeros(d)
+        limit = np.full(d, rule.NO_LIMIT)
+        sides = np.zeros((d, q)), np.zeros((d, q)), np.zeros((d, q, q))
+        return cls(zeros, zeros, zeros, limit, *sides)
+
+    @property
+    def limited(self) -> "Weights":
+        """Weights from which limits can be found; far ones have no gradient."""
+        return self._replace(limit=self.log_scale + rule.LIMIT, anchor=self.shift)
 
     @property
     def flat(self) -> Float[np.ndarray, " parameter"]:
@@ -82,32 +98,63 @@ def clip(x: Float[np.ndarray, "n d"]) -> Clip:
     return Clip(value, slope, bend)
 
 
+class Map(NamedTuple):
+    """Locations and scales of rows, and what their derivatives need."""
+
+    gap: Float[np.ndarray, "n d"]
+    part: Float[np.ndarray, "n d"]
+    location: Float[np.ndarray, "n d"]
+    scale: Float[np.ndarray, "n d"]
+    clipped: Clip
+
+    def slopes(self, w: Weights, h: Float[np.ndarray, "n q"], j: int) -> "Slopes":
+        """The derivatives by modulator j."""
+        prior = w.linear[:, j] + 2 * h @ w.quadratic[:, j].T
+        log_prior = self.clipped.slope * w.slopes[:, j]
+        location = self.part * (prior - 2 * (1 - self.part) * self.gap * log_prior)
+        return Slopes(prior, log_prior, location, self.part * log_prior)
+
+
+class Slopes(NamedTuple):
+    """Derivatives by a modulator: P, T, and those of the location and the log scale."""
+
+    prior: Float[np.ndarray, "n d"]
+    log_prior: Float[np.ndarray, "n d"]
+    location: Float[np.ndarray, "n d"]
+    log_scale: Float[np.ndarray, "n d"]
+
+
+def placed(w: Weights, h: Float[np.ndarray, "n q"]) -> Map:
+    """The locations and scales at modulators h."""
+    gap = w.shift - w.anchor + h @ w.linear.T
+    for j in range(h.shape[1]):
+        gap += h[:, j : j + 1] * (h @ w.quadratic[:, j].T)
+    clipped = clip(h @ w.slopes.T)
+    t = w.log_scale + clipped.value
+    part = expit(2 * (w.limit - t))
+    return Map(gap, part, w.anchor + part * gap, np.exp(t) * np.sqrt(part), clipped)
+
+
 class Mapped(NamedTuple):
     """Draws and scores in u, and what the gradient of their divergence needs."""
 
     u: Float[np.ndarray, "n d"]
     score: Float[np.ndarray, "n d"]
-    scale: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, "n d"]
     v: Float[np.ndarray, "n d"]
-    clipped: Clip
+    map: Map
 
 
 def mapped(w: Weights, z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> Mapped:
     """The draws z and their scores in the coordinates of the map."""
     q = w.linear.shape[1]
     h = z[:, :q]
-    y = z - w.shift - h @ w.linear.T
-    for j in range(q):
-        y -= h[:, j : j + 1] * (h @ w.quadratic[:, j].T)
-    clipped = clip(h @ w.slopes.T)
-    scale = np.exp(w.log_scale + clipped.value)
-    v = s.copy()
+    at = placed(w, h)
+    y, v = z - at.location, s.copy()
     for j in range(q)[::-1]:
-        v[:, j] += np.sum(
-            v * _slope(w, h, j) + (v * y + 1) * clipped.slope * w.slopes[:, j], axis=1
-        )
-    return Mapped(y / scale, scale * v, scale, y, v, clipped)
+        by = at.slopes(w, h, j)
+        v[:, j] += np.sum(v * by.location + (v * y + 1) * by.log_scale, axis=1)
+    return Mapped(y / at.scale, at.scale * v, y, v, at)
 
 
 def unmapped(w: Weights, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
@@ -115,25 +162,11 @@ def unmapped(w: Weights, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"
     q = w.linear.shape[1]
     h = np.zeros((len(u), q))
     for k in range(q):
-        h[:, k] = _placed(w.rows(slice(k, k + 1)), h, u[:, k : k + 1])[:, 0]
-    return _placed(w, h, u)
-
-
-def _placed(
-    w: Weights, h: Float[np.ndarray, "n q"], u: Float[np.ndarray, "n d"]
-) -> Float[np.ndarray, "n d"]:
-    """m(h) + u exp(l(h))."""
-    location = w.shift + h @ w.linear.T
-    for j in range(h.shape[1]):
-        location += h[:, j : j + 1] * (h @ w.quadratic[:, j].T)
-    placed: np.ndarray = location + u * np.exp(w.log_scale + clip(h @ w.slopes.T).value)
-    return placed
-
-
-def _slope(w: Weights, h: Float[np.ndarray, "n q"], j: int) -> Float[np.ndarray, "n d"]:
-    """The derivative of the location by modulator j."""
-    found: np.ndarray = w.linear[:, j] + 2 * h @ w.quadratic[:, j].T
-    return found
+        own = placed(w.rows(slice(k, k + 1)), h)
+        h[:, k] = (own.location + u[:, k : k + 1] * own.scale)[:, 0]
+    at = placed(w, h)
+    z: np.ndarray = at.location + u * at.scale
+    return z
 
 
 def divergence(
@@ -161,28 +194,40 @@ def _loss(
     share, bound = np.sum(r**2, axis=1), rule.SHARE * d
     loss = bound * np.mean(np.log1p(share / bound))
     dr = r * (2 / n / (1 + share / bound))[:, None]
-    dv, dy, dl = at.scale * dr, dr / at.scale, (at.score - at.u) * dr
-    slope, bend = at.clipped.slope, at.clipped.bend
-    d_linear, d_slopes, d_quadratic = (np.zeros_like(part) for part in w[2:])
-    d_lin = np.zeros_like(z)  # by what is clipped
-    twist = at.v * at.y + 1
+    dv, dy, dl = at.map.scale * dr, dr / at.map.scale, (at.score - at.u) * dr
+    d_linear, d_slopes, d_quadratic = (np.zeros_like(part) for part in w[4:])
+    _, part, _, _, clipped = at.map
+    gap, rest, twist = at.map.gap, 1 - part, at.v * at.y + 1
+    d_clip, d_part, d_gap = (np.zeros_like(z) for _ in range(3))
     for j in range(q):
+        by = at.map.slopes(w, h, j)
         dv_j = dv[:, j : j + 1].copy()
-        pull = dv_j * slope * w.slopes[:, j]
-        dv += dv_j * _slope(w, h, j) + pull * at.y
-        dy += pull * at.v
-        by_location = dv_j * at.v
-        d_linear[:, j] += by_location.sum(axis=0)
-        d_quadratic[:, j] += 2 * by_location.T @ h
-        d_slopes[:, j] += np.sum(dv_j * twist * slope, axis=0)
-        d_lin += dv_j * twist * bend * w.slopes[:, j]
-    d_lin += dl * slope
-    d_slopes += d_lin.T @ h
-    d_linear -= dy.T @ h
+        d_location, d_log_scale = dv_j * at.v, dv_j * twist
+        dv += dv_j * (by.location + at.y * by.log_scale)
+        dy += d_location * by.log_scale
+        d_prior = d_location * part
+        d_linear[:, j] += d_prior.sum(axis=0)
+        d_quadratic[:, j] += 2 * d_prior.T @ h
+        d_log_prior = d_log_scale * part - 2 * d_prior * rest * gap
+        d_slopes[:, j] += np.sum(d_log_prior * clipped.slope, axis=0)
+        d_clip += d_log_prior * clipped.bend * w.slopes[:, j]
+        bent = gap * by.log_prior
+        d_part += d_log_scale * by.log_prior
+        d_part += d_location * (by.prior - 2 * (rest - part) * bent)
+        d_gap -= 2 * d_prior * rest * by.log_prior
+    d_part -= dy * gap
+    d_gap -= dy * part
+    d_limit = dl * rest + 2 * d_part * part * rest
+    d_log = dl - d_limit  # by t
+    d_clip += d_log * clipped.slope
+    d_slopes += d_clip.T @ h
+    d_linear += d_gap.T @ h
     for j in range(q):
-        d_quadratic[:, j] -= (dy * h[:, j : j + 1]).T @ h
-    gradient = Weights(-dy.sum(axis=0), dl.sum(axis=0), d_linear, d_slopes, d_quadratic).masked()
-    ridge = rule.RIDGE * np.concatenate([np.zeros(2 * d), flat[2 * d :]])
+        d_quadratic[:, j] += (d_gap * h[:, j : j + 1]).T @ h
+    shift, log_scale, anchor, limit = np.sum([d_gap, d_log, -dy - d_gap, d_limit], axis=1)
+    sides = d_linear, d_slopes, d_quadratic
+    gradient = Weights(shift, log_scale, anchor, limit, *sides).masked()
+    ridge = rule.RIDGE * np.concatenate([np.zeros(4 * d), flat[4 * d :]])
     return float(loss + 0.5 * ridge @ flat), gradient.flat + ridge
 
 

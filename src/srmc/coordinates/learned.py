@@ -19,7 +19,9 @@ class Coordinates:
 
     With z = (x - center) / scale and the modulators h = z[modulators],
 
-        u = (z - shift - linear h - h' quadratic h) exp(-log_scale - clip(slopes h)),
+        u = (z - anchor - w (p - anchor)) exp(-t) / sqrt(w),
+        p = shift + linear h + h' quadratic h,    t = log_scale + clip(slopes h),
+        w = 1 / (1 + exp(2 (t - limit))),
 
     where a modulator depends on earlier ones only. All functions take vectors (..., d).
 
@@ -38,6 +40,8 @@ class Coordinates:
     scale: Float[Array, " d"]
     shift: Float[Array, " d"]
     log_scale: Float[Array, " d"]
+    anchor: Float[Array, " d"]
+    limit: Float[Array, " d"]
     linear: Float[Array, "d q"]
     slopes: Float[Array, "d q"]
     quadratic: Float[Array, "d q q"]
@@ -130,7 +134,7 @@ class Coordinates:
 
     def _of_modulators(self) -> "Coordinates":
         """The rows of the modulators."""
-        names = ("shift", "log_scale", "linear", "slopes", "quadratic")
+        names = ("shift", "log_scale", "anchor", "limit", "linear", "slopes", "quadratic")
         own: dict[str, Any] = {
             name: jnp.asarray(getattr(self, name))[self.modulators] for name in names
         }
@@ -154,9 +158,14 @@ class Coordinates:
         return self._forward(x), -jnp.sum(log_scale) - jnp.sum(jnp.log(self.scale))
 
     def _location(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
-        return self.shift + self.linear @ h + (self.quadratic @ h) @ h
+        gap = self.shift - self.anchor + self.linear @ h + (self.quadratic @ h) @ h
+        return self.anchor + jax.nn.sigmoid(2 * (self.limit - self._log_prior(h))) * gap
 
     def _log_scale(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
+        t = self._log_prior(h)
+        return t - jax.nn.softplus(2 * (t - self.limit)) / 2
+
+    def _log_prior(self, h: Float[Array, " q"]) -> Float[Array, " d"]:
         return self.log_scale + _clip(self.slopes @ h)
 
 
@@ -180,7 +189,8 @@ def identity(d: int, divergence: float, names: tuple[str, ...] = ()) -> Coordina
     """The coordinates x themselves."""
     zeros, none = jnp.zeros(d), jnp.zeros((d, 0))
     return Coordinates(
-        *(zeros, jnp.ones(d), zeros, zeros, none, none, jnp.zeros((d, 0, 0))),
+        *(zeros, jnp.ones(d), zeros, zeros, zeros, jnp.full(d, rule.NO_LIMIT)),
+        *(none, none, jnp.zeros((d, 0, 0))),
         modulators=jnp.zeros(0, int),
         divergence=jnp.full(2, divergence),
         explained=zeros,

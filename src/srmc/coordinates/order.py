@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc.coordinates import rule
-from srmc.coordinates.fit import Weights, divergence, fit, mapped
-from srmc.coordinates.whiten import whiten
+from srmc.coordinates.fit import Mapped, Weights, divergence, fit, mapped
+from srmc.coordinates.whiten import Coordinates, whiten
 from srmc.types import Float, Int
 
 Rows = tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]  # draws, and their scores
@@ -26,30 +26,83 @@ def search(fitted: Rows, held: Rows, before: float) -> Found:
     most = d - 1 if d <= rule.FULL_UP_TO else rule.MODULATORS
     best = Found(np.arange(d), Weights.none(d, 0), before)
     while best.weights.linear.shape[1] < most and best.left > rule.PRECISE * before:
-        tried = [_with(best, a, fitted, held) for a in _candidates(best, fitted)]
-        new = min(tried, key=lambda found: found.left)
+        q = best.weights.linear.shape[1]
+        tried = [(_with(best, a, q, fitted, held), a) for a in _candidates(best, fitted)]
+        new, a = min(tried, key=lambda pair: pair[0].left)
+        if q:
+            new = min(new, _with(best, a, 0, fitted, held), key=lambda found: found.left)
         if not new.left < rule.BETTER * best.left:
             break
-        further = _fitted(new.order, new.weights, fitted, held, rule.STEPS[1])
-        best = min(new, further, key=lambda found: found.left)
+        best = _finished(new, fitted, held)
     return best
 
 
+def _finished(found: Found, fitted: Rows, held: Rows) -> Found:
+    """The map after further steps, with limits of the log scales if these clearly help."""
+    starts = found.weights, found.weights.limited
+    tried = [_fitted(found.order, w, fitted, held, rule.STEPS[1]) for w in starts]
+    plain = min(found, tried[0], key=lambda found: found.left)
+    return tried[1] if tried[1].left < rule.BETTER * plain.left else plain
+
+
 def whitened(fitted: Rows, held: Rows) -> float:
-    """The divergence of the held-out draws from a normal of any mean and covariance."""
-    (x, s), (held_x, held_s) = fitted, held
-    at = whiten(x, s, dense=x.shape[1] <= min(rule.DENSE_UP_TO, len(x) // 2))
-    y, score = at.whiten(at.standardise(held_x)), at.push(held_s * at.scale)
-    return float(divergence(y, score))
+    """The divergence of the held-out draws from a normal of any mean and covariance.
+
+    The least of three: of the normal that the coordinates suggest, of one that is fitted to all
+    draws, and of one that is fitted without those that have the largest shares of the divergence,
+    since scores in the neck of a funnel are so large that they alone would decide.
+    """
+    x, s = fitted
+    dense = x.shape[1] <= min(rule.DENSE_UP_TO, len(x) // 2)
+    plain = float(divergence(*held))
+    wide = whiten(x, s, dense=dense)
+    shares = np.sum(np.add(*_white(wide, fitted)) ** 2, axis=1)
+    inner = shares <= np.quantile(shares, rule.INNER)
+    narrow = whiten(x[inner], s[inner], dense=dense)
+    return min(plain, *(float(divergence(*_white(at, held))) for at in (wide, narrow)))
+
+
+def _white(at: Coordinates, rows: Rows) -> Rows:
+    x, s = rows
+    return at.whiten(at.standardise(x)), at.push(s * at.scale)
 
 
 def _candidates(found: Found, fitted: Rows) -> list[int]:
-    """The next modulators to try: best for the scales of others, for their locations, for both."""
+    """The next modulators to try: best for scales of others, their locations, both, or lines."""
     q = found.weights.linear.shape[1]
-    at = mapped(found.weights, *(part[:, found.order] for part in fitted))
+    z, s = (part[:, found.order] for part in fitted)
+    at = mapped(found.weights, z, s)
     scales, locations = gains(at.u[:, q:], at.score[:, q:])
-    tops = [int(np.argmax(gain)) for gain in (scales + locations, scales, locations)]
+    found_gains = [scales + locations, scales, locations]
+    if q:
+        found_gains.append(_lines(at, z, q))
+    tops = [int(np.argmax(gain)) for gain in found_gains]
     return [int(found.order[q + a]) for a in dict.fromkeys(tops)]
+
+
+def _lines(at: Mapped, z: Float[np.ndarray, "n d"], q: int) -> Float[np.ndarray, " k"]:
+    """The gain of each coordinate as a modulator of locations by a linear term, see `gains`.
+
+    It is no affine map of u where scales vary: dr_k = -z_a / scale_k, and dr_a = scale_a v_k.
+    """
+    z, u, s, v = (part[:, q:] for part in (z, at.u, at.score, at.v))
+    scale = at.map.scale[:, q:]
+    r, weight = _residual(u, s)
+    top = -(z * weight).T @ (r / scale) + (weight * r * scale).T @ v
+    bottom = (z**2 * weight).T @ scale**-2.0 + (weight * scale**2).T @ v**2
+    gain = top**2 / np.maximum(bottom, 1e-30)
+    np.fill_diagonal(gain, 0)
+    total: np.ndarray = gain.sum(axis=1)
+    return total
+
+
+def _residual(
+    u: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n 1"]]:
+    """s + u, and the weights that draws have in the bounded divergence."""
+    r = s + u
+    share = np.sum(r**2, axis=1)
+    return r, 1 / (1 + share / (rule.SHARE * u.shape[1]))[:, None] / len(u)
 
 
 def gains(
@@ -60,8 +113,7 @@ def gains(
     With r = s + u and dr its derivative by one weight at 0, a Gauss-Newton step along it lowers
     E|r|^2 by E[r dr]^2 / E|dr|^2. Draws have the weights of the bounded divergence.
     """
-    r, n = s + u, len(u)
-    weight = 1 / (1 + np.sum(r**2, axis=1) / (rule.SHARE * u.shape[1]))[:, None] / n
+    r, weight = _residual(u, s)
     square = u**2 - 1
     scales, locations = np.zeros(u.shape[1]), np.zeros(u.shape[1])
     width = max(1, 2**22 // u.shape[1])
@@ -80,19 +132,19 @@ def gains(
     return scales, locations
 
 
-def _with(found: Found, new: int, fitted: Rows, held: Rows) -> Found:
-    """The map with a further modulator, fitted from where it was."""
+def _with(found: Found, new: int, place: int, fitted: Rows, held: Rows) -> Found:
+    """The map with a further modulator at this place among them, fitted from where it was."""
     q = found.weights.linear.shape[1]
-    heads = [*found.order[:q], new]
+    heads = np.insert(found.order[:q], place, new)
     order = np.array([*heads, *(k for k in found.order[q:] if k != new)])
     before = np.argsort(found.order)[order]
     rows = Weights(*(part[before] for part in found.weights))
     wider = rows._replace(
-        linear=np.pad(rows.linear, ((0, 0), (0, 1))),
-        slopes=np.pad(rows.slopes, ((0, 0), (0, 1))),
-        quadratic=np.pad(rows.quadratic, ((0, 0), (0, 1), (0, 1))),
+        linear=np.insert(rows.linear, place, 0, axis=1),
+        slopes=np.insert(rows.slopes, place, 0, axis=1),
+        quadratic=np.insert(np.insert(rows.quadratic, place, 0, axis=1), place, 0, axis=2),
     )
-    return _fitted(order, wider, fitted, held, rule.STEPS[0])
+    return _fitted(order, wider.masked(), fitted, held, rule.STEPS[0])
 
 
 def _fitted(

@@ -4,6 +4,12 @@ CLIP = 5.0
 """Bound on what modulators add to a log scale, which is linear up to 4. Beyond it, a tail that no
 draw has seen stays as heavy as it is. On a funnel of scale 3, 4 is where 99.2% of its mass ends."""
 
+NO_LIMIT = 20.0
+"""A limit of log scales that has no effect, nor any gradient."""
+
+LIMIT = 1.0
+"""Where the search for limits of log scales starts, above each log scale."""
+
 SHARE = 4.0
 """A draw's share of the Fisher divergence is bounded softly at this many times the dimension; in
 the neck of a funnel, a share is else thousands of times the mean."""
@@ -43,6 +49,9 @@ posterior. On eight schools in non-centred form 0.8 is left, on centred ones 0.0
 
 DENSE_UP_TO = 256
 """Dimensions up to which divergences are compared after whitening by a matrix."""
+
+INNER = 0.9
+"""Share of the draws from which a covariance is found, in one of the comparisons."""
 
 SAID = 0.2
 """Least standard deviation of a log scale, or of a location in units of the scale, that is listed

@@ -13,9 +13,9 @@ import numpy as np
 
 from srmc.types import Float
 
-DENSE = 256  # dimensions up to which R is always a matrix, and up to which
-LARGEST = 1024  # it is one where coordinates depend on each other, and draws tell how
-DRAWS_PER_DIMENSION = 0.5
+DENSE = 256  # dimensions up to which R is a matrix if draws tell how, and up to which
+LARGEST = 1024  # it is one if coordinates depend on each other, too
+DRAWS_PER_DIMENSION = 1.5  # with fewer, R is that of these draws alone, and variances are too small
 UNLIKE = 0.1  # share of a score's mean square that its own coordinate does not explain
 RIDGE = 1e-2
 SMALLEST = 1e-8  # eigenvalue of a correlation matrix
@@ -68,7 +68,7 @@ def whiten(x: Rows, s: Rows, dense: bool | None = None) -> Coordinates:
     cx, cs = x - mean_x, s - mean_s
     variance = np.maximum(np.mean(cx**2, axis=0), 1e-300)
     if dense is None and dim <= DENSE:
-        dense = True
+        dense = dim == 1 or count >= DRAWS_PER_DIMENSION * dim
     if not dense:
         a = np.sqrt(variance / np.maximum(np.mean(cs**2, axis=0), 1e-300))
         if dense is False or not _is_worth_it(cx, cs, np.sqrt(a)):
