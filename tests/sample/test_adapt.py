@@ -6,7 +6,7 @@ import pytest
 import srmc
 from helpers import MEAN, SHAPES, VARIANCE, log_gamma, run
 from srmc.sample.tune import Continuous
-from srmc.sample.tune.continuous import RECIPES
+from srmc.sample.tune.kernels import KERNELS
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_adaptation_reaches_its_acceptance_rate(kernel, margin):
     warmup = tuner.adapt(log_gamma, jax.random.key(0), jnp.ones((8, 2)), 500)
     algorithm = tuner.build(log_gamma, warmup.parameters, alpha=0.0)
     _, stats, _ = run(algorithm, jax.random.key(1), warmup.positions, 400)
-    assert abs(stats.acceptance_rate.mean() - RECIPES[kernel].acceptance) < margin
+    assert abs(stats.acceptance_rate.mean() - KERNELS[kernel].acceptance) < margin
 
 
 @pytest.mark.parametrize("kernel", ["ula", "uld"])

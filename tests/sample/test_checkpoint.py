@@ -12,7 +12,7 @@ import srmc
 from helpers import log_gamma
 from srmc.sample import checkpoint as checkpoints
 from srmc.sample import stored
-from srmc.sample.probe import compare, probe
+from srmc.sample.identity import compare, probe
 
 QUICK = {
     "kernel": "mala",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.sample.controlled import _coefficients
+from srmc.sample.moments import _coefficients
 
 OPTIONS = {"keep": "moments", "kernel": "hmc", "num_samples": 640, "progress": False}
 

@@ -1,4 +1,4 @@
-"""2,000 flipped bits in what is saved: each is named as damage, or changes nothing that is read."""
+"""Over 2,000 flipped bits in what is saved: each is named as damage, or nothing read changes."""
 
 import contextlib
 import json
@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import typer
+import xarray
 
 import srmc
 from helpers import log_gamma
 from srmc import _files as files
-from srmc.cli import main
+from srmc.cli import main, show
 from srmc.cli import sample as command
 from srmc.sample.stored import Draws
 
@@ -66,6 +67,19 @@ def test_bits_of_a_result(saved):
     assert all("is damaged" in text and "put back a copy" in text for text in named)
 
 
+def test_bits_of_an_improved_trace(tmp_path):
+    path, named = tmp_path / "better.nc", []
+    x = np.random.default_rng(0).normal(size=(2, 50))
+    trace = xarray.DataTree.from_dict({"posterior": xarray.Dataset({"x": (("chain", "draw"), x)})})
+    show._write(trace, path)
+    assert show._read(path).identical(trace)
+    for _ in flips(path, 200):
+        with naming(named):
+            assert show._read(path).identical(trace)
+    assert len(named) > 180
+    assert all("is damaged" in text and "put back a copy" in text for text in named)
+
+
 def test_bits_of_the_settings(saved):
     path = saved[1] / "run.toml"
     seen = lambda: (command._from_config(context, path), context.default_map)[1]
@@ -82,6 +96,20 @@ def test_bits_of_the_settings(saved):
         seen()
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
     assert seen() == right | {"seed": 4}
+
+
+def test_settings_that_lost_their_end_are_refused(tmp_path):
+    context = SimpleNamespace(command=typer.main.get_command(main.command()).commands["sample"])
+    path = tmp_path / "run.toml"
+    path.write_text(command.SEALED + command._toml({"seed": 3, "num_samples": 5000}))
+    files.seal(path)
+    command._from_config(context, path)
+    assert context.default_map == {"seed": 3, "num_samples": 5000}
+    whole = path.read_text()
+    for end in range(len(command.SEALED), len(whole)):
+        path.write_text(whole[:end])
+        with pytest.raises(typer.BadParameter, match="damaged"):
+            command._from_config(context, path)
 
 
 @pytest.mark.parametrize("name", ["run.json", "state.npz", "warmup.npz"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from srmc.sample.devices import at_once
 
+HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 JOB = textwrap.dedent(
     """
     import sys
@@ -42,16 +43,21 @@ JOB = textwrap.dedent(
 
 
 def start(folder, out, devices=1, processes=1, me=0, port=0):
+    return child(folder, JOB, devices, str(folder / out), str(processes), str(me), str(port))
+
+
+def child(folder, script, devices, *args):
     job = folder / "job.py"
-    job.write_text(JOB)
+    if not job.exists():  # which another child may be reading
+        job.write_text(script)
     flags = os.environ.get("XLA_FLAGS", "")
     env = os.environ | {
         "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
     }
-    args = [sys.executable, str(job), str(folder / out), str(processes), str(me), str(port)]
+    command = [sys.executable, str(job), *args]
     pipe = subprocess.PIPE
-    return subprocess.Popen(args, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 
 
 def finish(*children):
@@ -88,9 +94,64 @@ def test_blocks_of_one_device_run_at_the_same_time():
         return x
 
     program = jax.jit(lambda x: jax.pure_callback(meet, jax.ShapeDtypeStruct((), x.dtype), x))
-    assert [float(x) for x in at_once(program, [(jnp.ones(()),), (jnp.zeros(()),)])] == [1.0, 0.0]
+    blocks = [(jnp.ones(()),), (jnp.zeros(()),)]
+    with at_once(program, blocks, [HERE, HERE]) as run:
+        assert [float(x) for x in run(blocks)] == [1.0, 0.0]
 
 
 def test_blocks_are_compiled_with_the_settings_of_their_caller(x64):
     half = jax.jit(lambda x: x / 3)
-    assert all(x.dtype == np.float64 for x in at_once(half, [(jnp.ones(3),), (jnp.ones(3),)]))
+    blocks = [(jnp.ones(3),), (jnp.ones(3),)]
+    with at_once(half, blocks, [HERE, HERE]) as run:
+        assert all(x.dtype == np.float64 for x in run(blocks))
+
+
+SHARDED = textwrap.dedent(
+    """
+    import warnings
+
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    import srmc
+    from srmc.sample.devices import lay_out
+
+    def logdensity(w, rows, labels):
+        logit = rows @ w
+        return jnp.sum(labels * logit - jax.nn.softplus(logit)) - 0.5 * jnp.sum(w**2)
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 3)).astype(np.float32)
+    whole = {"rows": rows, "labels": (rng.random(400) < 0.5).astype(np.float32)}
+    devices = np.array(jax.devices())
+    put = lambda n: jax.device_put(whole, NamedSharding(Mesh(devices[:n], "n"), PartitionSpec("n")))
+    cut = put(4)
+
+    layout = lay_out(3, False, cut)
+    assert [len(chains) for chains in layout.chains] == [3]
+    assert layout.share(cut)[0]["rows"] is cut["rows"]  # no device gets all rows
+    assert {s.data.shape for s in cut["rows"].addressable_shards} == {(100, 3)}
+    try:
+        lay_out(3, False, cut | {"labels": put(2)["labels"]})
+    except ValueError as error:
+        assert "one mesh" in str(error)
+    else:
+        raise AssertionError("two meshes")
+
+    warnings.simplefilter("ignore")
+    found = [
+        srmc.sample(jax.tree_util.Partial(logdensity, **data), kernel="hmc", alpha=0.0,
+                    num_warmup=100, num_samples=400, num_chains=2, progress=False,
+                    initial_position=np.zeros(3, np.float32)).draws["x"]
+        for data in (cut, whole)
+    ]
+    far = np.abs(np.mean(found[0] - found[1], axis=(0, 1))) / np.std(found[1], axis=(0, 1))
+    assert np.all(far < 0.5), far  # rounding differs, so that chains may part
+    """
+)
+
+
+def test_data_that_are_sharded_stay_where_they_are(tmp_path):
+    finish(child(tmp_path, SHARDED, devices=4))

@@ -90,7 +90,7 @@ def test_a_log_density_with_a_space_and_a_resumed_run(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"kernel": "nuts"}, ValueError, r"kernel on Binary\(\) must be one of 'flip_mh'"),
+        ({"kernel": "nuts"}, ValueError, r"kernel on Binary\(\) must be one of 'gwg'"),
         ({"space": srmc.Ordinal(3)}, ValueError, "space must be that of the target"),
         ({"space": "binary"}, TypeError, r"space must be srmc.Binary\(\)"),
         ({"base": True}, ValueError, "base=True needs a continuous kernel"),

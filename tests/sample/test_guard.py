@@ -11,7 +11,7 @@ import helpers
 import srmc
 from helpers import MEAN, VARIANCE, log_gamma
 from srmc.sample.tune import measure
-from srmc.sample.tune.settings import settings
+from srmc.sample.tune.measure import settings
 
 
 def run(algorithm, positions, steps, seed=0):

@@ -138,6 +138,24 @@ def test_a_folder_that_disappears_leaves_the_draws_in_memory(tmp_path, monkeypat
     assert not result.interrupted
 
 
+def test_a_folder_of_another_run_under_the_same_name_is_not_written_to(tmp_path, monkeypatch):
+    folder, save = tmp_path / "run", checkpoints.Checkpoint.save
+
+    def replaced(store, commit):
+        save(store, commit)
+        shutil.rmtree(folder)
+        folder.mkdir()
+        for name in ("run.json", "holder.json"):
+            write_json(folder / name, {"process": -1})
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "save", replaced)
+    options = QUICK | {"checkpoint": folder, "checkpoint_seconds": 1e-9}
+    with pytest.warns(UserWarning, match="disappeared during the run, which went on in memory"):
+        result = srmc.sample(log_gamma, **options)
+    assert len(result.draws["x"][0]) == QUICK["num_samples"]
+    assert {path.name for path in folder.iterdir()} == {"run.json", "holder.json"}
+
+
 def test_draws_too_large_for_memory_cannot_be_kept_and_it_is_said(tmp_path, monkeypatch):
     save = checkpoints.Checkpoint.save
     folder = tmp_path / "run"

@@ -13,7 +13,7 @@ import pytest
 import srmc
 from helpers import log_gamma
 from srmc.sample import many
-from srmc.sample.executors import Here, Processes
+from srmc.sample.many import Here, Processes
 
 MODULE = textwrap.dedent(
     """

@@ -5,7 +5,8 @@ import pytest
 
 import srmc
 from srmc.sample.tune import measure
-from srmc.sample.tune.settings import settings
+from srmc.sample.tune.measure import settings
+from srmc.sample.tune.tuner import is_on
 from srmc_studies.bench import cases
 from srmc_studies.bench.study import study
 
@@ -108,13 +109,13 @@ def test_scores_that_explain_nothing_leave_repellence_off():
     rng = np.random.default_rng(0)
     draws, scores = (jnp.asarray(rng.normal(size=(2, 500, 3))) for _ in range(2))
     loop = measure.select(measure.measure(draws, scores, 1000))
-    assert not bool(measure.is_on(loop))
+    assert not bool(is_on(loop))
 
 
 def test_draws_that_overflowed_leave_repellence_off():
     draws = jnp.ones((2, 200, 3)).at[0, 3, 1].set(jnp.inf)
     loop = measure.measure(draws, draws, 1000)
-    assert not bool(measure.is_on(loop))
+    assert not bool(is_on(loop))
     surrogate = settings(loop, 1000)["surrogate"]
     weights = surrogate.precondition(jax.tree.map(jnp.ones_like, surrogate.field.init(draws[0, 0])))
     np.testing.assert_array_equal(surrogate.field.flow(jnp.ones(3), weights), 1)

@@ -211,6 +211,12 @@ def test_means_and_covariances_follow_from_sums(tmp_path):
     np.testing.assert_allclose(better["sd"], np.sqrt(VARIANCE), rtol=0.1)
     np.testing.assert_allclose(np.diag(found.covariance), better["sd"] ** 2, rtol=1e-6)
     assert found.total("gradients") == whole.total("gradients")
-    with pytest.raises(ValueError, match="quantiles need draws"):
-        found.summary(quantiles=(0.3,))
+    levels = (0.01, 0.3, 0.95)
+    of_sums = found.summary(base=True, quantiles=levels)
+    near = of_sums[["1%", "30%", "95%"]].to_numpy()
+    below = np.mean(draws[..., None] <= near, axis=(0, 1))
+    np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), rtol=0, atol=0.01)
+    assert np.all(of_sums[["error_1%", "error_30%", "error_95%"]] > 0)
+    shown = list(found.summary().columns)
+    assert shown[3:] == ["5%", "50%", "95%", *(f"error_{q}%" for q in (5, 50, 95))]
     assert np.all(merged([job], draws=False).summary()["error"] > better["error"])

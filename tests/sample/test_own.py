@@ -8,7 +8,7 @@ import pytest
 
 import srmc
 from helpers import MEAN, VARIANCE, log_gamma
-from srmc.sample.tune.own import OwnKernel, as_kernel
+from srmc.sample.tune.kernels import OwnKernel, as_kernel
 
 START = {"initial_position": np.zeros(2, np.float32), "num_chains": 4, "progress": False}
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import srmc
-from srmc.sample.describe import describe
+from srmc.sample.identity import describe
 
 SETTINGS = (
-    "import srmc; from srmc.sample.describe import describe; "
+    "import srmc; from srmc.sample.identity import describe; "
     "given = srmc.paper_settings(0.5) | {'alpha': srmc.watched(2.0)}; "
     "print({k: describe(v) for k, v in given.items()}, describe(lambda n: 1 / n))"
 )

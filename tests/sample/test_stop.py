@@ -15,7 +15,7 @@ import pytest
 
 import kills
 import srmc
-from srmc.sample import processes
+from srmc.sample import devices
 from srmc.sample.stop import Stop, ending_all, stops
 
 SLOW = textwrap.dedent(
@@ -144,19 +144,19 @@ def test_processes_agree(monkeypatch):
     others = []
     gather = lambda mine: np.stack([mine, *(np.asarray(row, np.int32) for row in others)])
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(processes.multihost_utils, "process_allgather", gather)
+    monkeypatch.setattr(devices.multihost_utils, "process_allgather", gather)
     others[:] = [[20, 30]]
-    assert processes.latest_common([30, 40]) == 30
-    assert processes.latest_common([40, 50]) is None
+    assert devices.latest_common([30, 40]) == 30
+    assert devices.latest_common([40, 50]) is None
     others[:] = [[-1, -1]]
-    assert processes.latest_common([30]) is None
+    assert devices.latest_common([30]) is None
     others[:] = [1]
     with pytest.raises(RuntimeError, match="process 1 failed"):
-        processes.together(lambda: 3)
+        devices.together(lambda: 3)
     with pytest.raises(ZeroDivisionError):
-        processes.together(lambda: 1 / 0)
+        devices.together(lambda: 1 / 0)
     others[:] = [0]
-    assert processes.together(lambda: 3) == 3
+    assert devices.together(lambda: 3) == 3
     stop = Stop()
     others[:] = [[1, 0]]
     assert stop.agree(True) == [True]

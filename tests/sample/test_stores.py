@@ -40,7 +40,7 @@ def url():
 @pytest.mark.parametrize("keep", ["draws", "covariance"])
 def test_a_run_resumes(url, keep, monkeypatch):
     monkeypatch.setattr(stored, "PIECE", 2000)
-    run = RUN | {"alpha": 0.0, "keep": keep, "checkpoint_seconds": 0.002}
+    run = RUN | {"alpha": 0.0, "keep": keep, "checkpoint_seconds": 1e-6}  # a commit per draw
     whole = srmc.sample(log_gamma, **run)
 
     class Stopped(Exception):

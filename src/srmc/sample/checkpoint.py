@@ -29,8 +29,8 @@ from srmc._files import (
     write_json,
     write_whole,
 )
+from srmc.sample.identity import compare
 from srmc.sample.lock import Lock
-from srmc.sample.probe import compare
 from srmc.sample.stored import Arrays, Draws, Groups, grouped, joined
 from srmc.types import PyTree
 
@@ -39,17 +39,11 @@ CONTENTS = ("warmup.npz", "state.npz", "state-before.npz", "draws.zarr")
 
 
 class Commit(NamedTuple):
-    """The run after `done` draws per chain.
-
-    carry
-        What the next chunk starts from, on the host.
-    kept
-        The checksums of the draws, or moments in place of draws.
-    """
+    """The run after `done` draws per chain."""
 
     done: int
-    carry: PyTree[np.ndarray]
-    kept: Arrays
+    carry: PyTree[np.ndarray]  # what the next chunk starts from, on the host
+    kept: Arrays  # checksums of the draws, or moments in place of draws
 
 
 class Checkpoint:
@@ -109,7 +103,7 @@ class Checkpoint:
     @property
     def is_there(self) -> bool:
         """Whether the folder still holds this run."""
-        return (self.folder / "run.json").exists()
+        return (self.folder / "run.json").exists() and self._lock.is_held
 
     def save_warmup(self, groups: Groups) -> None:
         """Store the outcome of warm-up."""

@@ -1,7 +1,8 @@
-"""Spreading chains over devices and processes, and moving their arrays to and from the host."""
+"""Chains on devices and in processes: where they are, how they move, and agreement."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,13 +10,48 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from numpy.typing import ArrayLike
 
 from srmc.types import PyTree
 
+T = TypeVar("T")
+
+
+def of_all(values: ArrayLike) -> np.ndarray:
+    """The same numbers from every process, (process, ...); each process must call it."""
+    mine = np.asarray(values, np.int32)
+    if jax.process_count() == 1:
+        return mine[None]
+    return np.asarray(multihost_utils.process_allgather(mine))
+
+
+def together(action: Callable[[], T]) -> T:
+    """What the action returns; if it fails in one process, an error in every process."""
+    error: Exception | None = None
+    try:
+        found = action()
+    except Exception as failure:
+        error = failure
+    failed = np.flatnonzero(of_all(error is not None))
+    if error is not None:
+        raise error
+    if len(failed):
+        raise RuntimeError(
+            f"process {', '.join(map(str, failed))} failed, so that no process goes on; its own "
+            "error says why"
+        )
+    return found
+
+
+def latest_common(mine: list[int]) -> int | None:
+    """The largest number that every process has among its at most two; None if there is none."""
+    padded = [*mine, -1, -1][:2]
+    common = set.intersection(*(set(row) for row in of_all(padded).tolist())) - {-1}
+    return max(common, default=None)
+
+
 DEVICES = "devices"  # the name of the mesh axis over which chains are spread
 NUM_BLOCKS = 8
-
-T = TypeVar("T")
 
 
 class Layout(NamedTuple):
@@ -23,7 +59,9 @@ class Layout(NamedTuple):
 
     Chains that share a history form one block, spread over all devices. Other chains form up to 8
     blocks of equal size, each on one device. Compilers round differently for different numbers of
-    chains, so that only with fixed blocks do draws not depend on the number of devices.
+    chains, so that only with fixed blocks do draws not depend on the number of devices. If the data
+    of the model are sharded, all chains form one block on every device, and XLA adds up the parts
+    of the log density.
     """
 
     num_chains: int
@@ -39,28 +77,34 @@ class Layout(NamedTuple):
     def spread_mine(self, blocks: list[PyTree[Any]]) -> list[PyTree[Any]]:
         """Put host arrays of this process's chains on the devices, block by block."""
 
-        def put(x: np.ndarray, place: Sharding) -> Any:
+        def put(block: PyTree[Any], place: Sharding) -> PyTree[Any]:
             if isinstance(place, SingleDeviceSharding):
-                return jax.device_put(x, place)
-            shape = (self.num_chains, *x.shape[1:])
-            return jax.make_array_from_process_local_data(place, x, shape)
+                return jax.device_put(block, place)
+            whole = lambda x: (self.num_chains, *x.shape[1:])
+            make = jax.make_array_from_process_local_data
+            return jax.tree.map(lambda x: make(place, x, whole(x)), block)
 
-        pairs = zip(blocks, self.places, strict=True)
-        return [jax.tree.map(lambda x, p=place: put(x, p), block) for block, place in pairs]
+        return [put(*pair) for pair in zip(blocks, self.places, strict=True)]
 
     def share(self, tree: PyTree[Any]) -> list[PyTree[Any]]:
-        """Put what all chains share on the devices, block by block."""
+        """Put what all chains share on the devices, for each block; once per place."""
 
-        def put(x: Any, place: Sharding) -> Any:
-            if not isinstance(place, NamedSharding):
-                return jax.device_put(x, place)
+        def replicate(x: Any, place: NamedSharding) -> Any:
+            if _is_sharded(x):
+                return x
             everywhere = NamedSharding(place.mesh, PartitionSpec())
             if jax.process_count() == 1:
                 return jax.device_put(x, everywhere)
             x = np.asarray(x, jax.dtypes.canonicalize_dtype(np.result_type(x)))
             return jax.make_array_from_process_local_data(everywhere, x, x.shape)
 
-        return [jax.tree.map(lambda x, p=place: put(x, p), tree) for place in self.places]
+        def put(place: Sharding) -> PyTree[Any]:
+            if not isinstance(place, NamedSharding):
+                return jax.device_put(tree, place)
+            return jax.tree.map(lambda x: replicate(x, place), tree)
+
+        found = {place: put(place) for place in dict.fromkeys(self.places)}
+        return [found[place] for place in self.places]
 
     def collect(self, blocks: list[PyTree[Any]], axis: int = 0) -> PyTree[Any]:
         """Fetch the arrays of this process's chains to the host; `axis` is the axis of chains."""
@@ -92,6 +136,8 @@ def compiled(
     """
     if not isinstance(place, NamedSharding):
         return jax.jit(function, compiler_options=in_order())
+    if not place.spec:  # the data are spread, and the chains are not
+        return jax.jit(function, out_shardings=place, compiler_options=in_order())
     names = lambda n: PartitionSpec() if n is None else PartitionSpec(*[None] * n, DEVICES)
     in_specs, out_specs = (
         jax.tree.map(names, axes, is_leaf=lambda x: x is None) for axes in (in_axes, out_axes)
@@ -101,19 +147,30 @@ def compiled(
     return jax.jit(spread, compiler_options=in_order())
 
 
-def at_once(program: Callable[..., T], blocks: Sequence[tuple[Any, ...]]) -> list[T]:
-    """The outputs of a program for all blocks, which run at the same time.
+@contextlib.contextmanager
+def at_once(
+    program: Callable[..., T], blocks: Sequence[tuple[Any, ...]], places: Sequence[Sharding]
+) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], list[T]]]:
+    """A function that runs a program for such blocks at the same time, each at its place.
 
     A device runs the calls of one thread one after the other, so that each block has a thread of
-    its own. They are compiled here, since a new thread does not know the settings of this one,
-    such as `jax.enable_x64`.
+    its own. The program is compiled here, once per place, since a new thread does not know the
+    settings of this one, such as `jax.enable_x64`.
     """
-    ready = [program.lower(*block).compile() for block in blocks]  # type: ignore[attr-defined]
-    run = lambda one, block: jax.block_until_ready(one(*block))
+    ready: dict[Sharding, Callable[..., T]] = {}
+    for place, block in zip(places, blocks, strict=True):
+        if place not in ready:
+            ready[place] = program.lower(*block).compile()  # type: ignore[attr-defined]
+
+    def run(place: Sharding, block: tuple[Any, ...]) -> T:
+        out: T = jax.block_until_ready(ready[place](*block))
+        return out
+
     if len(blocks) == 1:
-        return [run(ready[0], blocks[0])]
+        yield lambda blocks: [run(places[0], blocks[0])]
+        return
     with ThreadPoolExecutor(len(blocks)) as threads:
-        return list(threads.map(run, ready, blocks))
+        yield lambda blocks: list(threads.map(run, places, blocks))
 
 
 @functools.cache
@@ -131,8 +188,29 @@ def in_order() -> dict[str, Any]:
     return options
 
 
-def lay_out(num_chains: int, shared: bool) -> Layout:
-    """The layout of chains on the available devices; `shared` if they share a history."""
+def mesh_of(data: PyTree[Any]) -> Mesh | None:
+    """The devices over which the data of a model are sharded, if they are."""
+    meshes = {x.sharding.mesh for x in jax.tree.leaves(data) if _is_sharded(x)}
+    if len(meshes) > 1:
+        raise ValueError(f"the data of a model must be on one mesh of devices, got {len(meshes)}")
+    if meshes and jax.process_count() > 1:
+        raise ValueError("sharded data need all their devices in one process")
+    return meshes.pop() if meshes else None
+
+
+def _is_sharded(x: Any) -> bool:
+    if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
+        return False
+    return isinstance(x.sharding, NamedSharding) and len(x.sharding.device_set) > 1
+
+
+def lay_out(num_chains: int, shared: bool, data: PyTree[Any] = ()) -> Layout:
+    """The layout of chains on the available devices; `shared` if they share a history.
+
+    `data` are those of the log density.
+    """
+    if (mesh := mesh_of(data)) is not None:
+        return Layout(num_chains, [np.arange(num_chains)], [NamedSharding(mesh, PartitionSpec())])
     devices = jax.devices()
     sizes = [n for n in range(1, num_chains + 1) if num_chains % n == 0]
     me = jax.process_index()

@@ -19,21 +19,20 @@ from srmc._files import Place, as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
-from srmc.models.problem import Problem, without_slashes
+from srmc.models.problem import without_slashes
 from srmc.repel.strength import Strength
 from srmc.results.result import Result
 from srmc.results.trouble import RunWarning
 from srmc.sample.alone import each_alone
 from srmc.sample.checkpoint import Checkpoint
-from srmc.sample.ending import Ending
-from srmc.sample.looks import Aim, longest, looks
+from srmc.sample.devices import together
+from srmc.sample.outcome import Ending
 from srmc.sample.plan import Keep, Plan
-from srmc.sample.processes import together
-from srmc.sample.running import Running, key_of
+from srmc.sample.precision import Aim, longest, looks
+from srmc.sample.running import begin, check_names, identity, key_of
 from srmc.sample.stop import stops
-from srmc.sample.task import check_names, dim_of, first_of, identity
-from srmc.sample.tune.own import as_kernel
-from srmc.types import Position
+from srmc.sample.task import Call, dim_of, first_of
+from srmc.sample.tune.kernels import as_kernel
 
 # Keywords of other samplers for what is called otherwise here.
 ELSEWHERE = {
@@ -205,12 +204,12 @@ def sample(
     problem = as_problem(whole, initial_position)
     with progress_bar(progress and jax.process_index() == 0) as show, stops() as stop:
         show("warm-up", 0, None, "compiling")
-        running = Running(problem, plan, tuner, checkpoint_seconds, show, stop)
+        call = Call(problem, plan, tuner, checkpoint_seconds, show, stop)
         if plan.chains is None:
-            result, lost = _together(running, aim, int(num_samples), folder, resume)
+            result, lost = _together(call, aim, int(num_samples), folder, resume)
         else:
             listed = isinstance(initial_position, list)
-            result, lost = each_alone(running, folder, resume, listed)
+            result, lost = each_alone(call, folder, resume, listed)
     for text in result.warnings:
         warnings.warn(text, RunWarning, stacklevel=2)
     result.about["warnings"] += lost  # which was warned of when it happened
@@ -218,25 +217,28 @@ def sample(
 
 
 def _together(
-    running: Running, aim: Aim | None, num_samples: int, folder: Place | None, resume: bool
+    call: Call, aim: Aim | None, num_samples: int, folder: Place | None, resume: bool
 ) -> tuple[Result, list[str]]:
     """The result of chains that run in lockstep, and what was lost."""
-    problem, plan, tuner, _, show, stop = running
+    plan = call.plan
     began = time.perf_counter()
     start_key, *keys = jax.random.split(key_of(plan.seed), 4)
-    positions = problem.starts(start_key, plan.num_chains)
-    problem = without_slashes(problem, first_of(positions))
-    check_names(problem, plan, positions)
-    plan.check_room(dim_of(positions), on_disk=folder is not None)
-    lengths = looks(plan, None if aim is None else num_samples, dim_of(positions))
+    positions = call.problem.starts(start_key, plan.num_chains)
+    call = call._replace(problem=without_slashes(call.problem, first_of(positions)))
+    check_names(call, positions)
+    dim = dim_of(positions)
+    plan.check_room(dim, on_disk=folder is not None)
+    lengths = looks(plan, None if aim is None else num_samples, dim)
     plan = dataclasses.replace(plan, num_samples=lengths[-1])
+    call = call._replace(plan=plan)
     with ExitStack() as held:
-        store = _opened(folder, problem, plan, positions, resume)
-        if store is not None:
+        store = None
+        if folder is not None:  # which this process then holds
+            record, fixed = identity(call, positions), plan.fixed_length(dim)
+            store = together(lambda: Checkpoint(folder, record, resume, fixed))
             held.callback(store.close)
-        begun = running._replace(problem=problem, plan=plan).begin(keys, positions, store, lengths)
-        ending = Ending(problem, *begun[:2], plan, tuner, begun.tuned, lengths, show, stop, began)
-        result = ending.of(begun.kept, aim)
+        begun = begin(call, keys, positions, store, lengths)
+        result = Ending(call, begun, lengths, began).result(aim)
     return result, [store.lost] if store and store.lost else []
 
 
@@ -259,16 +261,6 @@ def _aim(target_error: Any, max_samples: int | None) -> Aim | None:
     if max_samples is not None and target_error is None:
         raise ValueError("max_samples needs target_error; without it num_samples is the length")
     return None if target_error is None else Aim.of(target_error)
-
-
-def _opened(
-    checkpoint: Place | None, problem: Problem, plan: Plan, positions: Position, resume: bool
-) -> Checkpoint | None:
-    """The checkpoint of the run, which this process then holds."""
-    if checkpoint is None:
-        return None
-    record, fixed = identity(problem, plan, positions), plan.fixed_length(dim_of(positions))
-    return together(lambda: Checkpoint(checkpoint, record, resume, fixed))
 
 
 def _parts(model: Any, keep: str | Keep, thin: int, parts: dict[str, Any]) -> tuple[Model, Keep]:

@@ -1,52 +1,137 @@
-"""Run a task to its end, or until it is told to stop, and keep what was asked for."""
+"""Run a task to its end, or until it is told to stop; keep and commit what was asked for."""
 
+import contextlib
+import errno
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from srmc._progress import Show
 from srmc.results.kept import Kept
-from srmc.sample.checkpoint import Checkpoint
-from srmc.sample.commits import Commits
-from srmc.sample.controlled import corrected
-from srmc.sample.loop import Carry, Chunk, Recorded, Statistics, Task, chunks, dtypes
-from srmc.sample.moments import Accumulator, begin, finish, moments
-from srmc.sample.processes import together
-from srmc.sample.stop import Stop
+from srmc.sample.checkpoint import Checkpoint, Commit
+from srmc.sample.devices import latest_common, together
+from srmc.sample.loop import LARGEST_CHUNK, Carry, Chunk, Recorded, Statistics, Task, chunks, dtypes
+from srmc.sample.moments import Accumulator, begin, corrected, finish, moments
 from srmc.sample.stored import IN_MEMORY, Arrays
+from srmc.sample.task import Call
+from srmc.types import Array
 
 CHUNK_SECONDS = 0.5  # the time between two looks at signals, and two updates of the progress bar
 
 
-class Recording(NamedTuple):
-    """A run in progress: its task, its length, its checkpoint, and how to show its progress.
+class Recording:
+    """A run in progress: its task, its length, and its checkpoint, to which it commits in between.
 
-    seconds
-        The time between two commits.
-    stop
-        Knows of a signal to stop, which is noticed between two chunks.
+    A signal to stop is noticed between two chunks. Without a store there are no commits.
     """
 
-    task: Task
-    num_draws: int
-    store: Checkpoint | None
-    seconds: float
-    show: Show
-    stop: Stop
-
-    @property
-    def commits(self) -> Commits:
-        """The commits of this run."""
-        return Commits(self.task, self.store, self.seconds, self.stop)
+    def __init__(self, call: Call, task: Task, store: Checkpoint | None) -> None:
+        self.task, self.num_draws = task, call.plan.num_draws
+        self.seconds, self.show, self.stop = call.seconds, call.show, call.stop
+        self.store = None if store is None or store.lost else store
+        self._safe, self._last = 0, time.monotonic()
 
     @property
     def chunk_seconds(self) -> float:
         """The time that a chunk should take."""
         return CHUNK_SECONDS if self.store is None else min(CHUNK_SECONDS, self.seconds)
+
+    def restored(self, carry: Carry) -> tuple[Carry, Commit] | None:
+        """The last commit of all processes, and its carry on the devices."""
+        store, layout = self.store, self.task.layout
+        if store is None:
+            return None
+        like = layout.collect(_raw(carry))
+        found = together(lambda: store.commits(like))
+        done = latest_common(list(found))
+        if done is None:
+            return None
+        together(lambda: store.go_back(done))
+        commit = found[done]
+        wrap = lambda x, like: jax.random.wrap_key_data(x) if _is_key(like) else x
+        parts = zip(layout.spread_mine(layout.cut(commit.carry)), carry, strict=True)
+        self._safe = done
+        return [jax.tree.map(wrap, part, like) for part, like in parts], commit
+
+    def due(self, pending: int = 0) -> tuple[bool, bool]:
+        """Whether to commit now, with so many numbers to be written, and whether to stop."""
+        late = time.monotonic() - self._last >= self.seconds or pending > LARGEST_CHUNK
+        (late,) = self.stop.agree(late)
+        stop = self.stop.signal is not None
+        return self.store is not None and (late or stop), stop
+
+    def save(
+        self, done: int, carry: Carry, store_draws: Callable[[], Arrays], in_memory: bool = True
+    ) -> None:
+        """Commit after `store_draws`, which returns the checksums of draws, or moments.
+
+        If the folder has disappeared, and all is `in_memory`, the run goes on without commits.
+        """
+        store = self.store
+        if store is None:
+            return
+        host = self.task.layout.collect(_raw(carry))
+        with _disk_errors(store, self._safe):
+            write = lambda: store.save(Commit(done, host, store_draws()))
+            if not written(store, write, in_memory):
+                self.store = None
+        self._safe, self._last = done, time.monotonic()
+
+
+def written(store: Checkpoint, write: Callable[[], None], in_memory: bool = True) -> bool:
+    """Let all processes write to the checkpoint; False, with a warning, if it has disappeared.
+
+    A folder that is still there but cannot be written has the run up to the last commit; then, with
+    several processes, and if draws are on the disk alone, the run ends with an error.
+    """
+
+    def write_if_there() -> None:
+        if not store.is_there:
+            raise FileNotFoundError(errno.ENOENT, "the folder has disappeared", str(store.folder))
+        write()
+
+    try:
+        together(write_if_there)
+    except Exception:  # whatever a folder that disappears meanwhile makes of it
+        if store.is_there or not in_memory or jax.process_count() > 1:
+            raise
+        store.lost = (
+            f"checkpoint {store.folder} disappeared during the run, which went on in memory and "
+            "cannot be resumed; save the result"
+        )
+        warnings.warn(store.lost, stacklevel=2)
+        return False
+    return True
+
+
+def _is_key(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _raw(carry: Carry) -> Carry:
+    """The carry with random keys as plain numbers, since keys have no file format."""
+    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, carry)
+
+
+@contextlib.contextmanager
+def _disk_errors(store: Checkpoint, done: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        safe = f"{done} draws per chain are safe in it, and resume=True goes on from there"
+        lost = f"the draws, {done} per chain or more, were too many to be kept in memory as well"
+        raise OSError(
+            error.errno,
+            f"could not write the checkpoint: {error.strerror or error}; "
+            f"{safe if store.is_there else lost}",
+            str(store.folder),
+        ) from error
 
 
 def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[tuple[Kept, int]]:
@@ -54,13 +139,12 @@ def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[
 
     That is done at each of the `looks`, in draws per chain, and where the run is stopped.
     """
-    task, commits = run.task, run.commits
-    store = None if run.store is None or run.store.lost else run.store
+    task, store = run.task, run.store
     in_memory = _size(task, states, run.num_draws) <= IN_MEMORY
     disk = None if store is None else together(lambda: store.draws(run.num_draws))
     parts: list[dict[str, Arrays]] = []
     done = 0
-    if disk is not None and (found := commits.restored(states)):
+    if disk is not None and (found := run.restored(states)):
         states, commit = found
         done = commit.done
         together(lambda: disk.restore(commit.kept, done))
@@ -75,10 +159,10 @@ def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[
                 parts.append(new[-1])
             states, done = chunk.carry, chunk.done
             _tell(run.show, done, look, chunk.stats)
-            commits_now, stops = commits.due(sum(x.size for x in jax.tree.leaves(new)))
-            if disk is not None and (commits_now or done == look):
+            commits, stops = run.due(sum(x.size for x in jax.tree.leaves(new)))
+            if disk is not None and (commits or done == look):
                 write = functools.partial(disk.write, written, _joined(new))
-                commits.save(done, states, write, in_memory)
+                run.save(done, states, write, in_memory)
                 new, written = [], done
             if stops:
                 break
@@ -94,8 +178,7 @@ def keep_draws(run: Recording, states: Carry, looks: Sequence[int]) -> Iterator[
 
 
 def _joined(parts: list[dict[str, Arrays]]) -> dict[str, Arrays]:
-    joined: dict[str, Arrays] = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-    return joined
+    return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
 
 def _size(task: Task, states: Carry, num_draws: int) -> int:
@@ -118,19 +201,19 @@ def _groups(chunk: Chunk) -> dict[str, Arrays]:
 
 def keep_moments(run: Recording, states: Carry, covariance: bool) -> tuple[Kept, int]:
     """Keep moments, in memory that does not grow; also returns the number of draws per chain."""
-    task, commits = run.task, run.commits
+    task = run.task
     summed = Accumulator(run.num_draws)
     carry, done = begin(task, states, covariance), 0
-    if found := commits.restored(carry):
+    if found := run.restored(carry):
         carry, commit = found
         done = commit.done
         summed.restore(commit.kept)
     for chunk in moments(task, carry, summed, run.num_draws, first=done, seconds=run.chunk_seconds):
         carry, done = chunk.carry, chunk.done
         _tell(run.show, done, run.num_draws, chunk.stats)
-        commits_now, stops = commits.due()
-        if commits_now or done == run.num_draws:
-            commits.save(done, carry, summed.arrays)
+        commits, stops = run.due()
+        if commits or done == run.num_draws:
+            run.save(done, carry, summed.arrays)
         if stops:
             break
     if summed.count < done:

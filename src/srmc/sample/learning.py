@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from srmc._programs import over_rows
 from srmc.coordinates import Coordinates, learn_coordinates
 from srmc.models.problem import Problem, name_leaves
+from srmc.results.blocks import labels
 from srmc.results.kept import Kept
 from srmc.sample.plan import LEAST_WARMUP, Plan
 from srmc.sample.task import first_of, unraveller
@@ -105,8 +106,7 @@ def coordinate_names(positions: Position) -> tuple[str, ...]:
     """The names of the unconstrained coordinates."""
     names: list[str] = []
     for name, leaf in name_leaves(first_of(positions)).items():
-        entries = np.ndindex(np.shape(leaf))
-        names += [f"{name}[{', '.join(map(str, entry))}]" if entry else name for entry in entries]
+        names += [label for label, _ in labels(name, np.shape(leaf))]
     return tuple(names)
 
 
@@ -123,11 +123,16 @@ def described(found: Coordinates | None) -> dict[str, Any]:
     if found is None:
         return {"kind": "plain"}
     before, after = (float(value) for value in np.asarray(found.divergence))
-    return {
+    about: dict[str, Any] = {
         "kind": "learned",
         "divergence": [before, after],
         "found": [str(effect) for effect in found.table],
     }
+    if found.table:
+        first = found.table[0]
+        names = first.modulator, first.of[0]
+        about["pair"] = {name: found.names.index(name) for name in names}
+    return about
 
 
 def _density(logdensity_fn: LogDensity, unravel: Any, c: Coordinates, u: Array) -> Scalar:
@@ -136,8 +141,7 @@ def _density(logdensity_fn: LogDensity, unravel: Any, c: Coordinates, u: Array) 
 
 
 def _values(values: Any, unravel: Any, c: Coordinates, u: Array) -> dict[str, Array]:
-    found: dict[str, Array] = values(unravel(c.inverse_and_log_determinant(u)[0]))
-    return found
+    return values(unravel(c.inverse_and_log_determinant(u)[0]))
 
 
 def _back(c: Coordinates, pair: tuple[Array, Array]) -> tuple[Array, Array, Array]:

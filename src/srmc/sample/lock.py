@@ -1,4 +1,4 @@
-"""One process at a time has a checkpoint; who that is can be read beside it."""
+"""One process at a time has a checkpoint; `holder.json` names it."""
 
 import contextlib
 import datetime
@@ -60,10 +60,15 @@ class Lock:
     def release(self) -> None:
         """Let others have the folder; what another process has written there since stays."""
         with contextlib.suppress(OSError):  # of a folder that has disappeared
-            if self._holder() == self._me:
+            if self.is_held:
                 self._path.unlink()
             if self._lock is not None:
                 self._lock.release()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the folder names this process, and is not another one of the same name."""
+        return self._holder() == self._me
 
     @property
     def _path(self) -> Place:

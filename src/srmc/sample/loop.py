@@ -15,8 +15,7 @@ from jax.sharding import Sharding
 from srmc._programs import remembered
 from srmc.repel.kernel import caches
 from srmc.repel.state import RepelInfo, RepelState
-from srmc.sample.devices import DEVICES, Layout, at_once, compiled
-from srmc.sample.processes import of_all
+from srmc.sample.devices import DEVICES, Layout, at_once, compiled, of_all
 from srmc.types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
 
 CHAINS = "chains"  # the name of the vmap axis over chains
@@ -65,60 +64,55 @@ def dtypes() -> dict[str, np.dtype[Any]]:
 
 
 class Task(NamedTuple):
-    """What is run: an algorithm, its key, the layout of its chains, and what is kept of a draw.
+    """What is run: an algorithm, its key, the layout of its chains, and what is kept of a draw."""
 
-    build, parameters
-        From parameters to the algorithm. They are arguments of the compiled program, which is
-        the same for all of them.
-    record
-        From the parameters and a state to what is kept of it.
-    thin
-        The number of steps per draw.
-    """
-
+    # From parameters to the algorithm. They are arguments of the compiled program, which is the
+    # same for all of them.
     build: Callable[[Any], SamplingAlgorithm]
     parameters: PyTree[Any]
     rng_key: PRNGKey
     layout: Layout
+    # From the parameters and a state to what is kept of it.
     record: Callable[[Any, RepelState], Any]
-    thin: int = 1
+    thin: int = 1  # number of steps per draw
 
     def shape_of(self, states: Carry) -> Any:
         """The shapes of what is kept of a draw."""
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states[0])
-        return jax.eval_shape(self.record, self.parameters, one)
+        leaves, structure = jax.tree.flatten((jax.tree.map(_shape_of, self.parameters), one))
+        return _recorded(self.record, structure, tuple(leaves))
+
+
+def _shape_of(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+
+
+@remembered
+def _recorded(
+    record: Callable[[Any, RepelState], Any], structure: Any, leaves: tuple[Any, ...]
+) -> Any:
+    """The shapes of what is kept of a state, from those of the parameters and of the state."""
+    return jax.eval_shape(record, *jax.tree.unflatten(structure, leaves))
 
 
 class Parameters(NamedTuple):
-    """The parameters of a task: those of the kernel, and the data of what is compiled.
-
-    density, values
-        The data of the log density, and of the values of a draw by name; see `parted`.
-    loop
-        What the tuner measured of the loop that repels.
-    """
+    """The parameters of a task: those of the kernel, and the data of what is compiled."""
 
     kernel: PyTree[Any]
+    # The data of the log density, and of the values of a draw by name; see `parted`.
     density: PyTree[Any] = ()
     values: PyTree[Any] = ()
-    loop: PyTree[Any] = ()
+    loop: PyTree[Any] = ()  # what the tuner measured of the loop that repels
 
 
 class Chunk(NamedTuple):
-    """A chunk of a run, on the host.
+    """A chunk of a run, on the host."""
 
-    done
-        The number of draws per chain up to its end.
-    recorded, stats
-        What was kept of it, (draw, chain, ...).
-    carry
-        What the next chunk starts from.
-    """
-
-    done: int
+    done: int  # number of draws per chain up to its end
+    # What was kept of it, (draw, chain, ...).
     recorded: Any
     stats: Statistics
-    carry: Carry
+    carry: Carry  # what the next chunk starts from
 
 
 def start(task: Task, rng_key: PRNGKey, positions: Position) -> Carry:
@@ -179,7 +173,7 @@ def chunks(
 ) -> Iterator[Chunk]:
     """Make draws `first` to `num_draws`, in chunks of about `seconds`.
 
-    The program has room for a chunk of all draws, or of so many, if memory allows.
+    The program has room for a chunk of `room` draws, or of all, if memory allows.
     """
     size = sum(x.size for x in jax.tree.leaves(task.shape_of(states)))
     capacity = max(1, LARGEST_CHUNK // (task.layout.num_chains * size))
@@ -219,8 +213,7 @@ def _fill_program(
             states, *new = one_draw(states, first + i, keys)
             return states, jax.tree.map(lambda o, x: o.at[i].set(x), out, tuple(new))
 
-        filled: tuple[RepelState, PyTree[Array]] = jax.lax.fori_loop(0, count, body, (states, out))
-        return filled
+        return jax.lax.fori_loop(0, count, body, (states, out))
 
     return compiled(fill, place, (0, 0, None, None, None), (0, 1))
 
@@ -245,30 +238,32 @@ def paced(
 
     All processes run chunks of the same length, that of the slowest.
     """
-    keys, parameters = task.layout.spread(chain_keys(task)), task.layout.share(task.parameters)
+    layout = task.layout
+    keys, parameters = layout.spread(chain_keys(task)), layout.share(task.parameters)
 
-    def call(carry: Carry, done: int, count: int) -> tuple[Carry, list[Any]]:
+    def blocks(carry: Carry, done: int, count: int) -> list[tuple[Any, ...]]:
         span = np.int32(done), np.int32(count)
-        blocks = zip(carry, keys, parameters, strict=True)
-        pairs = at_once(program, [(part, key, *span, own) for part, key, own in blocks])
-        return [p[0] for p in pairs], [p[1] for p in pairs]
+        parts = zip(carry, keys, parameters, strict=True)
+        return [(part, key, *span, own) for part, key, own in parts]
 
     done, count = pace.first, 1
-    if done < pace.last:
-        call(carry, done, 0)  # compiles, so that compile time does not count
-    while done < pace.last:
-        ends = [pace.last - done, pace.most]
-        if pace.boundary is not None:
-            ends.append(pace.boundary - done % pace.boundary)
-        count = min(count, *ends)
-        began = time.perf_counter()
-        carry, out = call(carry, done, count)
-        speed = count / max(time.perf_counter() - began, 1e-6)
-        done += count
-        yield done, count, carry, out
-        # The first, short chunk is a poor measure of the speed, so that lengths grow gradually.
-        count = max(1, min(int(pace.seconds * speed), 10 * count))
-        count = int(of_all(count).min())
+    if done >= pace.last:
+        return
+    with at_once(program, blocks(carry, done, count), layout.places) as run:
+        while done < pace.last:
+            ends = [pace.last - done, pace.most]
+            if pace.boundary is not None:
+                ends.append(pace.boundary - done % pace.boundary)
+            count = min(count, *ends)
+            began = time.perf_counter()
+            pairs = run(blocks(carry, done, count))
+            speed = count / max(time.perf_counter() - began, 1e-6)
+            carry, out = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            done += count
+            yield done, count, carry, out
+            # The first, short chunk is a poor measure of the speed, so that lengths grow gradually.
+            count = max(1, min(int(pace.seconds * speed), 10 * count))
+            count = int(of_all(count).min())
 
 
 def drawing(

@@ -15,24 +15,25 @@ from srmc._programs import keep_programs
 from srmc._progress import progress_bar
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import Problem, without_slashes
-from srmc.results.netcdf import load
+from srmc.results.formats import load
 from srmc.results.result import Result
 from srmc.results.trouble import RunWarning
-from srmc.sample.alone import start_of
-from srmc.sample.finish import How
-from srmc.sample.parts import (
+from srmc.sample.alone import (
     Part,
     check_together,
     concluded,
     model_differs,
     of_folder,
     of_result,
+    start_of,
     summed,
 )
-from srmc.sample.probe import probe
-from srmc.sample.task import DENSITY, first_of
-from srmc.sample.tune.continuous import UNADJUSTED
+from srmc.sample.identity import probe
+from srmc.sample.outcome import How
+from srmc.sample.running import DENSITY
+from srmc.sample.task import first_of
 from srmc.sample.tune.discrete import Discrete
+from srmc.sample.tune.kernels import recipe_of
 from srmc.types import Position
 
 
@@ -129,7 +130,7 @@ def _parts(runs: list[Any], draws: bool) -> Iterator[Part]:
 
 def _source(part: Part, runs: list[Any], model: Any, initial_position: Any) -> Source:
     settings = part.settings
-    how = How(settings["shared_history"], settings["kernel"] not in UNADJUSTED)
+    how = How(settings["shared_history"], recipe_of(settings["kernel"]).is_exact)
     if model is None:
         known = [run.problem for run in runs if isinstance(run, Result)]
         problem = next((problem for problem in known if problem is not None), None)

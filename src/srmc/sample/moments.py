@@ -1,6 +1,7 @@
-"""Moments of a run of any length: Welford sums on the device, merged in double precision."""
+"""Moments of a run of any length, of the draws or by control variates."""
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,13 +11,137 @@ import numpy as np
 from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Sharding
+from jax.tree_util import Partial
 
-from srmc._programs import remembered
+from srmc._programs import Code, remembered
 from srmc.metrics.errors import at_least_between, batch_means_error
+from srmc.models.problem import name_leaves
+from srmc.rebalance.check import least_likely
 from srmc.repel.state import RepelState
+from srmc.results.kept import Named
+from srmc.results.trouble import FLAT, GROWS
 from srmc.sample.devices import Layout, compiled
-from srmc.sample.loop import Carry, Chunk, Pace, Statistics, Task, drawing, dtypes, paced
-from srmc.types import Array, Float, PyTree
+from srmc.sample.loop import (
+    Carry,
+    Chunk,
+    Pace,
+    Parameters,
+    Recorded,
+    Statistics,
+    Task,
+    drawing,
+    dtypes,
+    paced,
+)
+from srmc.types import Array, Float, Position, PyTree
+
+FEWEST = 16  # batches; with fewer, plain averages are returned
+CHANCE = 1e-3  # probability that a sound run keeps its plain moments, which costs it no more
+
+
+def centre_of(named: Partial, positions: Position) -> dict[str, Any]:
+    """The average values of positions (chain, ...), near which squares are summed."""
+    means = lambda values: {k: jnp.mean(x.astype(float), axis=0) for k, x in values.items()}
+    return {
+        "values": means(jax.vmap(named)(positions)),
+        "positions": means(name_leaves(positions)),
+    }
+
+
+@remembered
+def recorder(code: Code) -> Callable[[Parameters, RepelState], Recorded]:
+    """What is summed of a state: its values, and their squares with the features."""
+
+    def record(given: Parameters, state: RepelState) -> Recorded:
+        inner = state.inner_state
+        values, own = code(given.values)(inner.position), name_leaves(inner.position)
+        scores = name_leaves(inner.logdensity_grad)
+        centre, origin = given.loop["values"], given.loop["positions"]
+        summed = {}
+        for name, x in values.items():
+            parts = [(x - centre[name]) ** 2]
+            if name in own and own[name].shape == x.shape:  # a parameter, or its transform
+                s = scores[name]
+                parts += [s, 1 + (own[name] - origin[name]) * s]
+            summed[name] = jnp.stack(parts)
+        return Recorded(values, features=summed)
+
+    return record
+
+
+def corrected(
+    values: Named, summed: Named, centre: dict[str, Any], counts: list[int]
+) -> Named | None:
+    """The moments of values by regression on the features that were summed with them.
+
+    None, with a warning, if the features cannot have mean 0 under the target.
+    """
+    if improper := _improper(summed):
+        warnings.warn(improper, stacklevel=2)
+        return None
+    full = np.array(counts) == counts[0]
+    features = [one["batch_means"][full, 1:].reshape(full.sum(), -1) for one in summed.values()]
+    t, limit = least_likely(np.concatenate(features, axis=1)[None], 2.0, CHANCE)
+    if t > limit:
+        warnings.warn(
+            "the moments are those of the plain draws, without control variates: the mean of a "
+            f"Stein feature is {t:.1f} standard errors from 0, and chance allows {limit:.1f}. The "
+            "log density has a jump, a wall or a wrong gradient, or the chains have not settled",
+            stacklevel=2,
+        )
+        return None
+    return {
+        name: _corrected(own, summed[name], np.asarray(centre["values"][name]), full)
+        for name, own in values.items()
+    }
+
+
+def _improper(summed: Named) -> str:
+    """Of a proper target, E[(x - c)·s] = -d; where it is positive, the score points outwards."""
+    means = [one["mean"][:, 1:] for one in summed.values() if one["mean"].shape[1] > 1]
+    if not means:
+        return ""
+    if not any(np.any(mean[:, 0]) for mean in means):
+        return FLAT
+    slope = sum(np.sum(mean[:, 1].reshape(len(mean), -1) - 1, axis=1) for mean in means)
+    return GROWS if np.all(slope > 0) else ""
+
+
+def _corrected(
+    own: dict[str, Any], summed: dict[str, Any], centre: np.ndarray, full: np.ndarray
+) -> dict[str, Any]:
+    f = np.stack([own["batch_means"], summed["batch_means"][:, 0]], axis=1)
+    phi = summed["batch_means"][:, 1:]
+    if full.sum() < FEWEST or not phi.shape[1]:
+        return own
+    beta = _coefficients(f[full], phi[full])
+    explained = lambda phi: np.einsum("fp...,np...->nf...", beta, phi)
+    left = (f - explained(phi))[full]
+    of_chains = np.stack([own["mean"], summed["mean"][:, 0]], axis=1)
+    mean, square = np.swapaxes(of_chains - explained(summed["mean"][:, 1:]), 0, 1)
+    variance = square - (mean - centre) ** 2
+    lost = batch_means_error(f[full][None, :, 0]) < own["error"] * (1 - 1e-9)  # chains are stuck
+    freedom = np.sqrt((len(left) - 1) / (len(left) - 1 - phi.shape[1]))
+    error = freedom * batch_means_error(left[None, :, 0])
+    rounding = np.finfo(centre.dtype).eps * np.sqrt(np.abs(variance).mean(axis=0))
+    error = np.hypot(error, rounding)
+    fine = np.all(variance > 0, axis=0) & ~lost & np.isfinite(error)
+    found = {"mean": mean, "variance": variance, "error": error}
+    found["batch_means"] = (f - explained(phi))[:, 0]
+    return {name: np.where(fine, value, own[name]) for name, value in found.items()}
+
+
+def _coefficients(
+    f: Float[np.ndarray, "batch f ..."], phi: Float[np.ndarray, "batch p ..."]
+) -> Float[np.ndarray, "f p ..."]:
+    """Least squares with an intercept, coordinate by coordinate."""
+    f, phi = (np.moveaxis(v - v.mean(axis=0), (0, 1), (-1, -2)) for v in (f, phi))
+    gram, cross = phi @ np.swapaxes(phi, -1, -2), f @ np.swapaxes(phi, -1, -2)
+    scale = np.sqrt(np.maximum(np.einsum("...pp->...p", gram), 1e-300))
+    inverse = np.linalg.pinv(gram / scale[..., :, None] / scale[..., None, :], 1e-8, True)
+    beta = cross / scale[..., None, :] @ inverse / scale[..., None, :]
+    return np.moveaxis(beta, (-2, -1), (0, 1))
+
 
 NUM_BATCHES = 64  # the number of batches whose means are kept, for errors and plots
 LONGEST = 2**14  # the most draws that are summed in the precision of the run
@@ -113,8 +238,7 @@ class Accumulator:
     def _covariance(self) -> np.ndarray:
         between = self.mean - self.mean.mean(axis=0)
         total = self.square.sum(axis=0) + self.count * between.T @ between
-        covariance: np.ndarray = total / (self.count * len(self.mean) - 1)
-        return covariance
+        return total / (self.count * len(self.mean) - 1)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state as arrays, to be stored."""

@@ -19,12 +19,11 @@ from srmc.kernels.discrete.changes import Differences
 from srmc.kernels.discrete.space import Space
 from srmc.repel.repel import check_options
 from srmc.repel.strength import Strength
-from srmc.sample.describe import describe
+from srmc.sample.identity import describe
 from srmc.sample.stored import IN_MEMORY
-from srmc.sample.tune import rule
-from srmc.sample.tune.continuous import METRICS, WITH_LEAPFROGS, WITH_METRIC, Continuous
-from srmc.sample.tune.discrete import BUILDERS, WITH_STEP_SIZE, Discrete
-from srmc.sample.tune.own import OwnKernel
+from srmc.sample.tune.continuous import Continuous
+from srmc.sample.tune.discrete import Discrete
+from srmc.sample.tune.kernels import KERNELS, METRICS, OwnKernel, Recipe, named, recipe_of
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
@@ -35,9 +34,6 @@ STATISTICS = 13  # numbers that are stored per draw in addition to its coordinat
 DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
-
-CACHING = ("nuts", "hmc", "jittered_hmc", "mala")
-"""Kernels whose states have the score of their position."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,14 +124,14 @@ class Plan:
         count = self.num_draws * self.num_chains
         is_open = self.is_auto and self.repellence is None and self.keep.keep == "draws"
         if self.space is not None and DRAWS_PER_SITE * dim > count:
-            return False  # weights for so many sites would fit noise
+            return False  # weights for that many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
     @property
     def controls(self) -> bool:
         """Whether the plain kernel runs, and moments are kept with those of its cached scores."""
         is_open = self.is_auto and self.repellence is None and self.keep.keep == "moments"
-        return is_open and self.space is None and self.kernel in CACHING
+        return is_open and self.space is None and recipe_of(self.kernel).caches_score
 
     def fixed_length(self, dim: int) -> str | None:
         """Why a run that is resumed cannot have more samples than were planned; None if it can."""
@@ -214,15 +210,15 @@ class Plan:
         _make_plain(self)
         if self.space is not None and not isinstance(self.kernel, str):
             raise ValueError(f"kernel {self.kernel} is not for {self.space}; give its name")
-        if self.space is None and self.kernel in BUILDERS:
+        if self.space is None and recipe_of(self.kernel).on_sites:
             raise ValueError(
                 f"kernel {self.kernel!r} is for discrete spaces; say which with space, such as "
                 "srmc.Binary()"
             )
         self._check_numbers()
-        self._check_steps()
+        self._check_kernel()
         check_flag("shared_history", self.shared_history)
-        self._check_warmup()
+        self._check_coordinates()
         self._check_chains()
         given = self.repellence
         if given is not None and not isinstance(given, dict):
@@ -265,36 +261,23 @@ class Plan:
                 "its own, in which the others could not be rebalanced"
             )
 
-    def _check_steps(self) -> None:
+    def _check_kernel(self) -> None:
+        """Raise for settings that are out of range, or not for this kernel."""
         if self.step_size is not None:
             check_number("step_size", self.step_size, above=0.0)
-            if self.space is not None and self.kernel not in WITH_STEP_SIZE:
-                names = " and ".join(map(repr, WITH_STEP_SIZE))
-                raise ValueError(
-                    f"step_size is for kernel {names} on {self.space}, got {self.kernel!r}"
-                )
+            if self.space is not None:
+                has = lambda recipe: recipe.on_sites and recipe.takes_step_size
+                self._only("step_size", has, f" on {self.space}")
         if self.num_integration_steps is not None:
-            check_count("num_integration_steps", self.num_integration_steps)
-            if self.kernel not in WITH_LEAPFROGS:
-                raise ValueError(
-                    "num_integration_steps is for kernel 'hmc' and 'jittered_hmc', "
-                    f"got {str(self.kernel)!r}"
-                )
-
-    def _check_warmup(self) -> None:
-        """Raise if what warm-up is to find is out of range, or not for this kernel."""
+            check_count("num_integration_steps", self.num_integration_steps, at_most=2**MOST_DEPTH)
+            self._only("num_integration_steps", lambda recipe: recipe.has_leapfrogs)
         if self.target_acceptance is not None:
             check_number("target_acceptance", self.target_acceptance, above=0.0)
             if self.target_acceptance >= 1:
                 raise ValueError(
                     f"target_acceptance must be below 1, got {self.target_acceptance!r}"
                 )
-            known = (*rule.ACCEPTANCE, "jittered_hmc")
-            if self.kernel not in known:
-                raise ValueError(
-                    f"target_acceptance is for kernel {', '.join(map(repr, known))}, got "
-                    f"{self.kernel!r}"
-                )
+            self._only("target_acceptance", lambda recipe: recipe.takes_acceptance)
             if self.step_size is not None:
                 raise ValueError(
                     "target_acceptance sets the step size; give it or step_size, and not both"
@@ -302,22 +285,28 @@ class Plan:
         if self.max_tree_depth is not None:
             why = f", where a step takes 2**{MOST_DEPTH} gradients"
             check_count("max_tree_depth", self.max_tree_depth, at_most=MOST_DEPTH, why=why)
-            if self.kernel != "nuts":
-                raise ValueError(f"max_tree_depth is for kernel 'nuts', got {self.kernel!r}")
-        check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
-        if self.coordinates == "learned":
-            if self.space is not None:
-                raise ValueError(f"coordinates='learned' is not for {self.space}")
-            if self.num_warmup < 2 * LEAST_WARMUP:
-                raise ValueError(
-                    "coordinates='learned' needs num_warmup of at least "
-                    f"{2 * LEAST_WARMUP}, got {self.num_warmup}"
-                )
+            self._only("max_tree_depth", lambda recipe: recipe is KERNELS["nuts"])
         check_option("metric", self.metric, METRICS)
-        if self.metric != "diag" and self.kernel not in WITH_METRIC:
+        if self.metric != "diag":
+            self._only(f"metric={self.metric!r}", lambda recipe: recipe.has_metric)
+
+    def _only(self, what: str, has: Callable[[Recipe], bool], where: str = "") -> None:
+        """Raise unless the kernel is one of which this holds."""
+        known = named(has)
+        if self.kernel not in known:
+            names = ", ".join(map(repr, known))
+            raise ValueError(f"{what} is for kernel {names}{where}, got {str(self.kernel)!r}")
+
+    def _check_coordinates(self) -> None:
+        check_option("coordinates", self.coordinates, ("auto", "plain", "learned"))
+        if self.coordinates != "learned":
+            return
+        if self.space is not None:
+            raise ValueError(f"coordinates='learned' is not for {self.space}")
+        if self.num_warmup < 2 * LEAST_WARMUP:
             raise ValueError(
-                f"metric={self.metric!r} is for kernel {', '.join(map(repr, WITH_METRIC))}, got "
-                f"{self.kernel!r}"
+                "coordinates='learned' needs num_warmup of at least "
+                f"{2 * LEAST_WARMUP}, got {self.num_warmup}"
             )
 
 

@@ -1,12 +1,62 @@
-"""Whether the standard errors of a result are as small as was asked for."""
+"""When a run is looked at, and whether its standard errors are small enough for it to end."""
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from srmc._checks import MOST, check_count, check_number, check_option
 from srmc.results.result import QUANTILES, Result
 from srmc.results.trouble import of_chains
-from srmc.sample.looks import Aim
+from srmc.sample.plan import Plan
+
+DOUBLINGS = 6  # of num_samples, up to the last look
+KINDS = ("mean", "sd", "quantiles")
+
+
+@dataclasses.dataclass(frozen=True)
+class Aim:
+    """Standard errors that a run has to reach, in standard deviations of the coordinates."""
+
+    errors: dict[str, float]  # by kind of estimate: "mean", "sd" or "quantiles"
+
+    @staticmethod
+    def of(target_error: Any) -> "Aim":
+        """From a number, which is about means, or a dict of numbers."""
+        errors = target_error if isinstance(target_error, dict) else {"mean": target_error}
+        if not errors:
+            raise ValueError("target_error must be a number, or a dict of some, got {}")
+        for kind, error in errors.items():
+            check_option("a name in target_error", kind, KINDS)
+            check_number("target_error", error, above=0.0)
+        return Aim({kind: float(error) for kind, error in errors.items()})
+
+
+def longest(num_samples: int, max_samples: int | None) -> int:
+    """The number of samples at the last look."""
+    check_count("num_samples", num_samples)
+    if max_samples is None:
+        return min(int(num_samples) << DOUBLINGS, MOST)
+    check_count("max_samples", max_samples, at_least=num_samples)
+    return int(max_samples)
+
+
+def looks(plan: Plan, first: int | None, dim: int) -> tuple[int, ...]:
+    """Numbers of samples at which to look: `first`, doubled up to the plan's number; or that alone.
+
+    At each of them the result is that of a run of this length, so that the length must not enter
+    the draws, and all of them or none are rebalanced.
+    """
+    if first is None:
+        return (plan.num_samples,)
+    lengths = [first * 2**k for k in range(64) if first * 2**k < plan.num_samples]
+    plans = [dataclasses.replace(plan, num_samples=n) for n in (*lengths, plan.num_samples)]
+    open_ended = [p for p in plans if p.fixed_length(dim) is None]
+    if not open_ended:
+        reason = plan.fixed_length(dim)
+        raise ValueError(f"target_error needs a run that can be extended, but here {reason}")
+    return tuple(p.num_samples for p in open_ended)
+
 
 # The columns of a summary by kind of estimate.
 COLUMNS = {
@@ -17,26 +67,15 @@ COLUMNS = {
 
 
 class Look(NamedTuple):
-    """What was seen of a run.
+    """What was seen of a run."""
 
-    draws, gradients
-        The number of draws per chain; gradients of rebalancing them, over all draws.
-    errors
-        The largest standard error of each kind, in standard deviations.
-    where
-        The coordinates that have them.
-    trusted
-        Whether the chains have mixed, so that standard errors can be trusted.
-    met
-        Whether this is what was asked for.
-    """
-
+    # The number of draws per chain; gradients of rebalancing them, over all draws.
     draws: int
     gradients: int
-    errors: dict[str, float]
-    where: dict[str, str]
-    trusted: bool
-    met: bool
+    errors: dict[str, float]  # largest standard error of each kind, in standard deviations
+    where: dict[str, str]  # coordinates that have them
+    trusted: bool  # whether the chains have mixed, so that standard errors can be trusted
+    met: bool  # whether this is what was asked for
 
 
 def look_at(result: Result, aim: Aim) -> Look:

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from srmc.sample.processes import of_all
+from srmc.sample.devices import of_all
 from srmc.types import PyTree
 
 SECONDS_AT_EXIT = 1.0  # how long the exit of Python waits for a program that was left running

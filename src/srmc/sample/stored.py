@@ -152,8 +152,7 @@ class Draws:
 
     def _file(self, array: Any, number: int) -> Place:
         key = array.metadata.encode_chunk_key((0, number, *[0] * (array.ndim - 2)))
-        file: Place = self._path / array.path / key
-        return file
+        return self._path / array.path / key
 
 
 def joined(groups: Groups) -> dict[str, Any]:

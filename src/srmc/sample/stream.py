@@ -14,16 +14,16 @@ from srmc._checks import (
     as_numbers,
     check_count,
     check_flag,
+    check_fork,
     check_number,
     check_option,
     is_concrete,
     outputs_of,
 )
 from srmc.repel.loop import Found, make_loop
-from srmc.repel.loop import Loop as Memory
 from srmc.repel.state import RepelState
-from srmc.sample.tune.measure import Loop, is_on, measure, select, warn_of_offset
-from srmc.sample.tune.settings import settings
+from srmc.sample.tune.measure import Loop, measure, select, settings, warn_of_offset
+from srmc.sample.tune.tuner import is_on
 from srmc.types import Array, Draws, Float, Int
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
@@ -48,6 +48,12 @@ class How(NamedTuple):
     shared: bool
     form: str
 
+    def settings(self, loop: Loop, length: int = 1) -> dict[str, Any]:
+        """The keywords of `repel` for pieces of this many draws."""
+        return settings(
+            loop, self.num_samples, alpha=self.alpha, form=self.form, history_every=length
+        )
+
 
 def rebalance_stream(
     score_fn: ScoreFn,
@@ -69,34 +75,8 @@ def rebalance_stream(
     history, `form` is "affine" or "shift", and with `logdensity_fn` no draw is moved to where that
     is not finite.
     """
+    check_fork()
     seen = three_axes("warmup", warmup)
-    how = check(score_fn, logdensity_fn, seen, num_samples, alpha, shared_history, form)
-    loop = measured_on(seen, how)
-    chains, _, dim = seen.shape
-
-    def step(state: RebalanceState, draws: Values) -> tuple[RebalanceState, Draws]:
-        shape = np.shape(draws)
-        if len(shape) != 3 or (shape[0], shape[2]) != (chains, dim):
-            raise ValueError(
-                f"draws must be ({chains}, draw, {dim}) as warmup is, got shape {shape}"
-            )
-        state, moved = _step(loop, state, three_axes("draws", draws), how)
-        return state, moved
-
-    step.block = block_of(loop)  # type: ignore[attr-defined]
-    return SamplingAlgorithm(lambda: begin(loop, chains, how), step)
-
-
-def check(
-    score_fn: ScoreFn,
-    logdensity_fn: Callable[[Array], Array] | None,
-    draws: Draws,
-    num_samples: int,
-    alpha: float | str,
-    shared_history: bool,
-    form: str,
-) -> How:
-    """The settings, checked; an error names the argument."""
     check_count("num_samples", num_samples)
     check_option("form", form, ("affine", "shift"))
     if isinstance(alpha, str):
@@ -105,13 +85,34 @@ def check(
         check_number("alpha", alpha, at_least=0.0)
         alpha = float(alpha)
     check_flag("shared_history", shared_history)
-    _check_function("score_fn", score_fn, draws[0, 0], draws.shape[2:])
+    _check_function("score_fn", score_fn, seen[0, 0], seen.shape[2:])
     if logdensity_fn is not None:
-        _check_function("logdensity_fn", logdensity_fn, draws[0, 0], ())
-    return How(score_fn, logdensity_fn, num_samples, alpha, shared_history, form)
+        _check_function("logdensity_fn", logdensity_fn, seen[0, 0], ())
+    how = How(score_fn, logdensity_fn, num_samples, alpha, shared_history, form)
+    loop = _measured_on(seen, how)
+    chains, _, dim = seen.shape
+
+    def init() -> RebalanceState:
+        memory, surrogate = _memory(how.settings(loop))
+        theta = surrogate.field.init(loop.center)
+        state = RebalanceState(memory.start((), (), theta), jnp.zeros((), int))
+        return state if how.shared else jax.tree.map(lambda x: jnp.stack([x] * chains), state)
+
+    def step(state: RebalanceState, draws: Values) -> tuple[RebalanceState, Draws]:
+        shape = np.shape(draws)
+        if len(shape) != 3 or (shape[0], shape[2]) != (chains, dim):
+            raise ValueError(
+                f"draws must be ({chains}, draw, {dim}) as warmup is, got shape {shape}"
+            )
+        return _step(loop, state, three_axes("draws", draws), how)
+
+    # A power of 2, and a fraction of the loop's window.
+    block = int(2 ** np.clip(np.floor(np.log2(0.25 / float(loop.rate))), 0, 6))
+    step.block = block  # type: ignore[attr-defined]
+    return SamplingAlgorithm(init, step)
 
 
-def measured_on(warmup: Draws, how: How) -> Loop:
+def _measured_on(warmup: Draws, how: How) -> Loop:
     """Measure the loop on these draws; warn if repellence would be of no use, or do harm."""
     length = warmup.shape[1]
     if length < 64:
@@ -138,90 +139,57 @@ def _measured(draws: Draws, how: How, spacing: int) -> Loop:
     return select(loop) if isinstance(how.alpha, str) else loop
 
 
-def block_of(loop: Loop) -> int:
-    """The number of draws between updates: a power of 2, and a fraction of the loop's window."""
-    return int(2 ** np.clip(np.floor(np.log2(0.25 / float(loop.rate))), 0, 6))
-
-
-def begin(loop: Loop, num_chains: int, how: How) -> RebalanceState:
-    """The state before the first draw."""
-    options = settings(loop, how.num_samples, alpha=how.alpha, form=how.form)
-    theta = options["surrogate"].field.init(loop.center)
-    state = RebalanceState(_loop(options).start((), (), theta), jnp.zeros((), int))
-    return state if how.shared else jax.tree.map(lambda x: jnp.stack([x] * num_chains), state)
-
-
 @functools.partial(jax.jit, static_argnums=3)
 def _step(
     loop: Loop, state: RebalanceState, draws: Draws, how: How
 ) -> tuple[RebalanceState, Draws]:
-    return moving(loop, how, draws.shape[1])(state, draws)
-
-
-Piece = Callable[[RebalanceState, Draws], tuple[RebalanceState, Draws]]
-
-
-def moving(loop: Loop, how: How, length: int) -> Piece:
-    """A function that moves a piece of `length` draws per chain and updates the history with it."""
-    options = settings(loop, how.num_samples, alpha=how.alpha, form=how.form, history_every=length)
-    advance = _advancing(options, how)
-
-    def move(state: RebalanceState, draws: Draws) -> tuple[RebalanceState, Draws]:
-        chains, _, dim = draws.shape
-        if how.shared:
-            rows = jnp.swapaxes(draws, 0, 1).reshape(-1, dim)
-            state, rows = advance(state, rows)
-            return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
+    """Move a piece of draws (chain, draw, d), and update the history with it."""
+    chains, length, dim = draws.shape
+    options = how.settings(loop, length)
+    advance = lambda state, base: _advanced(options, how, state, base)
+    if not how.shared:
         return jax.vmap(advance)(state, draws)
+    state, rows = advance(state, jnp.swapaxes(draws, 0, 1).reshape(-1, dim))
+    return state, jnp.swapaxes(rows.reshape(length, chains, dim), 0, 1)
 
-    return move
+
+def _advanced(
+    options: dict[str, Any], how: How, state: RebalanceState, base: Float[Array, "draw d"]
+) -> tuple[RebalanceState, Float[Array, "draw d"]]:
+    """One step of the moving frame, with a piece of draws in place of one draw."""
+    (memory, surrogate), now = _memory(options), state.memory
+    field, u = surrogate.field, memory.precondition(now.theta)
+    weights = jax.tree.map(lambda leaf: now.alpha.astype(leaf.dtype) * leaf, u)
+    moved = jax.vmap(lambda x: field.flow(x, weights))(base)
+    scores = jax.vmap(how.score_fn)(moved)
+    # For a log-concave target this is an upper bound on the cost of the move in log density.
+    cost = jnp.sum(scores * (base - moved), axis=1)
+    valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
+    if how.logdensity_fn is not None:
+        valid &= jnp.isfinite(jax.vmap(how.logdensity_fn)(moved))
+    scores = jnp.where(valid[:, None], scores, 0.0)
+    average, _ = field.total(moved, scores, valid / jnp.maximum(jnp.sum(valid), 1))
+    found = Found(
+        position=(),
+        inner_state=(),
+        inner_info=(),
+        feature=field.feature(moved[0], scores[0]),  # the guard watches one draw per piece
+        entering=average,
+        spent=(len(base), 0),
+        is_finite=jnp.all(valid),
+        is_inside=jnp.all(valid),
+        is_valid=jnp.any(valid),
+    )
+    new, _ = memory.step(lambda *_: found, None, now)
+    refused = state.refused + jnp.sum(~valid)
+    return RebalanceState(new, refused), jnp.where(valid[:, None], moved, base)
 
 
-def _advancing(
-    options: dict[str, Any], how: How
-) -> Callable[[RebalanceState, Array], tuple[RebalanceState, Array]]:
-    """One step of the moving frame, with a piece of draws (draw, d) in place of one draw."""
+def _memory(options: dict[str, Any]) -> tuple[Any, Any]:
+    """History and strength, with one update per piece, and the surrogate."""
     surrogate = options["surrogate"]
-    field = surrogate.field
-    memory = _loop(options)
-
-    def advance(state: RebalanceState, base: Array) -> tuple[RebalanceState, Array]:
-        now = state.memory
-        u = memory.precondition(now.theta)
-        weights = jax.tree.map(lambda leaf: now.alpha.astype(leaf.dtype) * leaf, u)
-        moved = jax.vmap(lambda x: field.flow(x, weights))(base)
-        scores = jax.vmap(how.score_fn)(moved)
-        # For a log-concave target this is an upper bound on the cost of the move in log density.
-        cost = jnp.sum(scores * (base - moved), axis=1)
-        valid = jnp.all(jnp.isfinite(scores), axis=1) & (cost < 10 + base.shape[1])
-        if how.logdensity_fn is not None:
-            valid &= jnp.isfinite(jax.vmap(how.logdensity_fn)(moved))
-        scores = jnp.where(valid[:, None], scores, 0.0)
-        shares = valid / jnp.maximum(jnp.sum(valid), 1)
-        average, _ = field.total(moved, scores, shares)
-        first = field.feature(moved[0], scores[0])  # the guard watches one draw per piece
-        found = Found(
-            position=(),
-            inner_state=(),
-            inner_info=(),
-            feature=first,
-            entering=average,
-            spent=(len(base), 0),
-            is_finite=jnp.all(valid),
-            is_inside=jnp.all(valid),
-            is_valid=jnp.any(valid),
-        )
-        memory_state, _ = memory.step(lambda *_: found, None, now)
-        refused = state.refused + jnp.sum(~valid)
-        return RebalanceState(memory_state, refused), jnp.where(valid[:, None], moved, base)
-
-    return advance
-
-
-def _loop(options: dict[str, Any]) -> Memory:
-    """History and strength, with one update per piece."""
-    surrogate = options["surrogate"]
-    return make_loop(surrogate.precondition, alpha=options["alpha"], gain=options["gain"])
+    make = functools.partial(make_loop, alpha=options["alpha"], gain=options["gain"])
+    return make(surrogate.precondition), surrogate
 
 
 def three_axes(name: str, draws: Values) -> Draws:

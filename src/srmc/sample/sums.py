@@ -13,6 +13,7 @@ import numpy as np
 
 from srmc._files import Place, read_arrays, write_arrays
 from srmc.metrics.errors import batch_means_error
+from srmc.metrics.sketch import LEVELS
 from srmc.results.kept import Kept, Named
 from srmc.results.result import Result
 from srmc.sample.stored import grouped, joined
@@ -24,26 +25,17 @@ NUM_BATCHES = 64
 
 
 class Sums(NamedTuple):
-    """Averages over the draws of a chain: of values f, their products g, and features phi.
+    """Averages over the draws of a chain: of values f, their products g, and features phi."""
 
-    batches
-        Those of (f, g, phi) over equal batches, of which the last one may be shorter.
-    counts
-        The number of draws in each batch.
-    gram, cross
-        Those of phi phi^T, and of phi (f, g)^T.
-    dim
-        The number of features that are scores, which come first.
-    stats
-        Those of the statistics over batches, by name.
-    """
-
+    # Those of (f, g, phi) over equal batches, of which the last one may be shorter.
     batches: Float[np.ndarray, "batch k"]
-    counts: Float[np.ndarray, " batch"]
+    counts: Float[np.ndarray, " batch"]  # number of draws in each batch
+    # Those of phi phi^T, and of phi (f, g)^T.
     gram: Float[np.ndarray, "p p"]
     cross: Float[np.ndarray, "p m"]
-    dim: int
-    stats: dict[str, Float[np.ndarray, " batch"]]
+    dim: int  # number of features that are scores, which come first
+    stats: dict[str, Float[np.ndarray, " batch"]]  # those of the statistics over batches, by name
+    quantiles: Float[np.ndarray, "level k"]  # those of the values at `LEVELS`
 
 
 def of_chains(
@@ -51,6 +43,7 @@ def of_chains(
 ) -> list[Sums]:
     """The sums of each chain; without features, if there are no scores that can be trusted."""
     f = _rows(values)
+    quantiles = np.quantile(f, LEVELS, axis=1).swapaxes(0, 1)
     i, j = _pairs(f.shape[2])
     f = np.concatenate([f, f[..., i] * f[..., j]], axis=2)
     phi, dim = np.zeros((*f.shape[:2], 0)), 0
@@ -59,10 +52,12 @@ def of_chains(
         phi, dim = _features(x, s), x.shape[2]
     named = {name: np.asarray(x, float) for name, x in stats.items() if np.ndim(x) == 2}
     own = ({name: x[chain] for name, x in named.items()} for chain in range(len(f)))
-    return [_of_chain(*parts, dim) for parts in zip(f, phi, own, strict=True)]
+    return [_of_chain(*parts, dim) for parts in zip(f, phi, own, quantiles, strict=True)]
 
 
-def _of_chain(f: np.ndarray, phi: np.ndarray, stats: dict[str, np.ndarray], dim: int) -> Sums:
+def _of_chain(
+    f: np.ndarray, phi: np.ndarray, stats: dict[str, np.ndarray], quantiles: np.ndarray, dim: int
+) -> Sums:
     count = len(f)
     size = -(-count // NUM_BATCHES)
     starts = np.arange(0, count, size)
@@ -70,7 +65,8 @@ def _of_chain(f: np.ndarray, phi: np.ndarray, stats: dict[str, np.ndarray], dim:
     over = lambda x: np.add.reduceat(x, starts, axis=-1) / counts
     both = np.concatenate([f, phi], axis=1)
     gram, cross = (phi.T @ x / count for x in (phi, f))
-    return Sums(over(both.T).T, counts, gram, cross, dim, jax.tree.map(over, stats))
+    sums = over(both.T).T, counts, gram, cross, dim, jax.tree.map(over, stats)
+    return Sums(*sums, quantiles)
 
 
 def _rows(values: Mapping[str, Any]) -> Float[np.ndarray, "chain draw k"]:
@@ -111,10 +107,16 @@ def moments_of(chains: Sequence[Sums], shapes: Mapping[str, Sequence[int]]) -> K
     beta = _regression(chains, np.einsum("b,cbk->k", weights, batches) / len(chains), used)
     better = plain - phi[..., :used] @ beta
     covariance = _covariance(better, weights, sum(int(np.prod(s)) for s in shapes.values()))
+    moments, base = (_named(x, one.counts, shapes) for x in (better, plain))
+    quantiles = np.stack([sums.quantiles for sums in chains])
+    for name, at in _places(shapes).items():
+        own = quantiles[..., at].reshape(*quantiles.shape[:2], *shapes[name])
+        base[name]["quantiles"] = own
+        moments[name]["quantiles"] = _shifted(own, base[name], moments[name])
     return Kept(
         stats=jax.tree.map(lambda *x: np.stack(x), *(sums.stats for sums in chains)),
-        moments=_named(better, one.counts, shapes),
-        base_moments=_named(plain, one.counts, shapes),
+        moments=moments,
+        base_moments=base,
         covariance=covariance,
         batch_sizes=[int(n) for n in one.counts],
     )
@@ -130,8 +132,7 @@ def _regression(
     gram = average([sums.gram[:used, :used] for sums in chains]) - np.outer(at, at)
     cross = average([sums.cross[:used] for sums in chains]) - np.outer(at, of)
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))[:, None]
-    beta: np.ndarray = np.linalg.pinv(gram / scale / scale.T, 1e-10, True) @ (cross / scale) / scale
-    return beta
+    return np.linalg.pinv(gram / scale / scale.T, 1e-10, True) @ (cross / scale) / scale
 
 
 def _named(
@@ -147,14 +148,29 @@ def _named(
     variance = mean[:, k:][:, i == j] - mean[:, :k] ** 2
     error = batch_means_error(batches[:, full, :k])
     found: Named = {}
-    end = 0
-    for name in sorted(shapes):
-        start, end = end, end + int(np.prod(shapes[name]))
-        cut = lambda x, a=start, b=end, s=shapes[name]: x[..., a:b].reshape(*x.shape[:-1], *s)
+    for name, at in _places(shapes).items():
+        cut = lambda x, at=at, s=shapes[name]: x[..., at].reshape(*x.shape[:-1], *s)
         parts = {"mean": mean, "variance": variance, "error": error}
         parts["batch_means"] = batches[..., :k].mean(axis=0)
         found[name] = jax.tree.map(cut, parts)
     return found
+
+
+def _places(shapes: Mapping[str, Sequence[int]]) -> dict[str, slice]:
+    """Where the entries of each value are in a vector of all."""
+    ends = np.cumsum([int(np.prod(shapes[name])) for name in sorted(shapes)]).tolist()
+    return {n: slice(a, b) for n, a, b in zip(sorted(shapes), [0, *ends], ends, strict=False)}
+
+
+def _shifted(quantiles: np.ndarray, old: dict[str, Any], new: dict[str, Any]) -> np.ndarray:
+    """Quantiles of chains, moved by the map that takes the old mean and sd to the new ones."""
+    (mean, sd), (to, wide) = (
+        (m["mean"].mean(axis=0), np.sqrt(m["variance"].mean(axis=0) + m["mean"].var(axis=0)))
+        for m in (old, new)
+    )
+    scale = np.divide(wide, sd, out=np.ones_like(sd), where=(sd > 0) & (wide > 0))
+    moved: np.ndarray = to + (quantiles - mean) * scale
+    return moved
 
 
 def _covariance(

@@ -9,48 +9,56 @@ from blackjax.base import SamplingAlgorithm
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
-from srmc._checks import outputs_of
 from srmc._programs import Code, parted, pinned, remembered
-from srmc._versions import versions
-from srmc.models.labels import check_labels
-from srmc.models.problem import Problem, name_leaves
+from srmc._progress import Show
+from srmc.models.problem import Problem
 from srmc.repel.kernel import caches
 from srmc.repel.state import RepelState
 from srmc.repel.strength import Strength
-from srmc.sample.controlled import centre_of, recorder
-from srmc.sample.describe import describe
-from srmc.sample.devices import lay_out
-from srmc.sample.loop import ALL_CHAINS, Parameters, Recorded, Task
+from srmc.sample.devices import lay_out, mesh_of
+from srmc.sample.loop import ALL_CHAINS, CHAINS, Parameters, Recorded, Task
+from srmc.sample.moments import centre_of, recorder
 from srmc.sample.plan import Plan
-from srmc.sample.probe import probe
+from srmc.sample.stop import Stop
 from srmc.sample.tune import Tuned, Tuner, rule
 from srmc.sample.tune.measure import warn_of_offset
 from srmc.sample.tune.tuner import Alpha
-from srmc.types import Array, LogDensity, Position, PRNGKey
-
-DENSITY = "the model's log density"  # as a probe has it
+from srmc.types import Array, Position, PRNGKey
 
 
-def make_task(problem: Problem, plan: Plan, tuner: Tuner, tuned: Tuned, rng_key: PRNGKey) -> Task:
+class Call(NamedTuple):
+    """A call of `srmc.sample`: how which problem is sampled, and who watches."""
+
+    problem: Problem
+    plan: Plan
+    tuner: Tuner
+    seconds: float  # time between two commits to a checkpoint
+    show: Show
+    stop: Stop
+
+
+def make_task(call: Call, tuned: Tuned, rng_key: PRNGKey) -> Task:
     """The task of running the kernel on all chains and keeping what was asked for."""
+    problem, plan, tuner = call.problem, call.plan, call.tuner
     code, data = parted(problem.logdensity_fn)
     given = Parameters(tuned.parameters, data)
     if plan.rebalances(dim_of(tuned.positions)):
-        layout = lay_out(plan.num_together, shared=False)
+        layout = lay_out(plan.num_together, False, data)
         build = plain_builder(tuner, code)
         return Task(build, given, rng_key, layout, unconstrained, plan.keep.thin)
     named = Partial(named_values, problem.values, plan.keep.statistics)
     values, more = parted(pinned(named, first_of(tuned.positions)))
     given = given._replace(values=more)
     if plan.controls:
-        layout = lay_out(plan.num_together, shared=False)
+        layout = lay_out(plan.num_together, False, data)
         given = given._replace(loop=centre_of(named, tuned.positions))
         return Task(
             plain_builder(tuner, code), given, rng_key, layout, recorder(values), plan.keep.thin
         )
-    way = _way(plan, tuner, tuned)
+    axis = ALL_CHAINS if mesh_of(data) is None else CHAINS
+    way = _way(plan, tuner, tuned, axis)
     repellence = way.repellence(tuner, tuned.loop)
-    layout = lay_out(plan.num_together, shared=repellence.get("history_axis") is not None)
+    layout = lay_out(plan.num_together, repellence.get("history_axis") is not None, data)
     is_tuned = not plan.is_replaced and "surrogate" in repellence
     with_features = is_tuned and plan.keep.keep == "draws" and plan.keep.thin == 1
     with_features = with_features and plan.repellence is None
@@ -73,18 +81,13 @@ def plain_builder(tuner: Tuner, code: Code) -> Callable[[Parameters], SamplingAl
 
 
 class _Way(NamedTuple):
-    """How a run is repelled, but for the numbers of its loop, which are arguments of programs.
-
-    chosen
-        Keywords of `repel` in place of all those of the tuner, or None.
-    more
-        Keywords that are added to those of the tuner.
-    """
+    """How a run is repelled, but for the numbers of its loop, which are arguments of programs."""
 
     num_samples: int
     alpha: Alpha
+    # Keywords of `repel` in place of all those of the tuner, or None.
     chosen: tuple[tuple[str, Any], ...] | None
-    more: tuple[tuple[str, Any], ...] = ()
+    more: tuple[tuple[str, Any], ...] = ()  # keywords that are added to those of the tuner
 
     def repellence(self, tuner: Tuner, loop: Any) -> dict[str, Any]:
         """The keywords of `repel`."""
@@ -93,9 +96,9 @@ class _Way(NamedTuple):
         return tuner.repellence(loop, self.num_samples, self.alpha) | dict(self.more)
 
 
-def _way(plan: Plan, tuner: Tuner, tuned: Tuned) -> _Way:
-    """As it was asked for, and else as the tuner chose."""
-    axis = {"history_axis": ALL_CHAINS if plan.shared_history else None}
+def _way(plan: Plan, tuner: Tuner, tuned: Tuned, chains: Any) -> _Way:
+    """As it was asked for, and else as the tuner chose; `chains` is the axis of all chains."""
+    axis = {"history_axis": chains if plan.shared_history else None}
     given = plan.repellence or {}
     way = _Way(plan.num_samples, plan.alpha, None)
     if plan.is_replaced:
@@ -143,8 +146,7 @@ def _recorder(
 
 def first_of(positions: Position) -> Position:
     """The first of positions (chain, ...)."""
-    found: Position = jax.tree.map(lambda x: x[0], positions)
-    return found
+    return jax.tree.map(lambda x: x[0], positions)
 
 
 def unraveller(first: Position) -> Callable[[Array], Position]:
@@ -158,8 +160,7 @@ def _unraveller(
     structure: Any, shapes: tuple[tuple[tuple[int, ...], str], ...]
 ) -> Callable[[Array], Position]:
     zeros = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
-    unravel: Callable[[Array], Position] = ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
-    return unravel
+    return ravel_pytree(jax.tree.unflatten(structure, zeros))[1]
 
 
 def dim_of(positions: Position) -> int:
@@ -182,65 +183,3 @@ def named_values(values: Any, statistics: Any, position: Position) -> dict[str, 
     if statistics is None:
         return found
     return found | {str(k).replace("/", "."): x for k, x in statistics(found).items()}
-
-
-def check_names(problem: Problem, plan: Plan, positions: Position) -> None:
-    """Raise if two values of a draw have one name, or one that a summary could not tell apart."""
-    first = first_of(positions)
-    values = jax.eval_shape(problem.values, first)
-    if problem.values is name_leaves and len(values) < len(jax.tree.leaves(first)):
-        raise ValueError(
-            "initial_position must have leaves with different names, but two of "
-            f"{jax.tree.map(jnp.shape, first)} would have the same, one of {', '.join(values)}"
-        )
-    names, shapes = list(map(str, values)), dict(values)
-    if plan.keep.statistics is not None:
-        more = outputs_of("statistics", plan.keep.statistics, values, of="values by name")
-        if not isinstance(more, dict) or not all(hasattr(x, "shape") for x in more.values()):
-            raise TypeError(f"statistics must return a dict of arrays by name, got {more!r}")
-        more = {k.replace("/", ".") if isinstance(k, str) else k: x for k, x in more.items()}
-        if taken := [name for name in more if name in values]:
-            raise ValueError(
-                f"statistics must return new names, got {', '.join(taken)}, which the model has"
-            )
-        names += list(more)
-        shapes |= more
-    check_labels(problem.labels, {name: x.shape for name, x in shapes.items()})
-    for name in names:
-        if not isinstance(name, str) or not name or not name.isprintable():
-            raise ValueError(f"names of values must be printable text, got {name!r}")
-        if name.endswith("]") and name.rpartition("[")[0] in names:
-            raise ValueError(
-                f"names of values must differ from those of entries, got {name!r} beside "
-                f"{name.rpartition('[')[0]!r}"
-            )
-
-
-def identity(problem: Problem, plan: Plan, positions: Position) -> dict[str, Any]:
-    """What a checkpoint records about its run; a run that resumes it must match."""
-    first = first_of(positions)
-    values_of = Partial(named_values, problem.values, plan.keep.statistics)
-    shapes = jax.eval_shape(values_of, first)
-    seen = Partial(_seen, problem.logdensity_fn, values_of)
-    return {
-        "settings": plan.settings()
-        | {
-            "own_kernel": None if isinstance(plan.kernel, str) else describe(plan.kernel.algorithm),
-            "rebalances": plan.rebalances(dim_of(positions)),
-            "controls": plan.controls,
-            "processes": jax.process_count(),
-            "double_precision": jnp.zeros(()).dtype == "float64",
-        },
-        "shapes": {k: list(x.shape) for k, x in shapes.items()},
-        "probe": probe(seen, positions),
-        "versions": versions(),
-    }
-
-
-def _seen(
-    logdensity_fn: LogDensity, values_of: Callable[[Position], dict[str, Array]], position: Position
-) -> dict[str, Array]:
-    kept = values_of(position)
-    mixed = lambda x: jnp.sum(jnp.ravel(x) * jnp.cos(jnp.arange(x.size, dtype=float)))
-    density = {DENSITY: logdensity_fn(position)}
-    return density | {f"what is kept of {k}": mixed(jnp.asarray(x)) for k, x in kept.items()}

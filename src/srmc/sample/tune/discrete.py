@@ -12,7 +12,6 @@ from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_count, check_option, is_concrete
 from srmc._programs import Code, parted, remembered
-from srmc.kernels import builders
 from srmc.kernels import discrete as kernels
 from srmc.kernels.discrete import longest_mean
 from srmc.kernels.discrete.changes import Differences
@@ -20,63 +19,32 @@ from srmc.kernels.discrete.features import check_kind, is_biased
 from srmc.kernels.discrete.sites import Sites
 from srmc.kernels.discrete.space import Space
 from srmc.repel.history import Gain
-from srmc.repel.state import RepelState
 from srmc.repel.target import all_finite
 from srmc.sample.tune import rule
-from srmc.sample.tune.adapt import fold
-from srmc.sample.tune.series import autocorrelation_times, top_time
-from srmc.sample.tune.settings import guarded_by, nominal
-from srmc.sample.tune.tuner import Alpha, Parameters, Warmup
-from srmc.types import Array, Bool, Draws, Float, Int, KernelState, LogDensity, PRNGKey
-
-BUILDERS: dict[str, Callable[..., SamplingAlgorithm]] = {
-    "flip_mh": builders.flip_mh,
-    "gibbs": builders.gibbs,
-    "locally_balanced": builders.locally_balanced,
-    "gwg": builders.gwg,
-    "dlp": builders.dlp,
-    "dlmc": builders.dlmc,
-    "path_auxiliary": builders.path_auxiliary,
-}
-WITH_STEP_SIZE = ("dlp", "dlmc")
+from srmc.sample.tune.adapt import fold, late_steps
+from srmc.sample.tune.kernels import KERNELS, named
+from srmc.sample.tune.measure import autocorrelation_times, guarded_by, nominal, top_time
+from srmc.sample.tune.tuner import Alpha, Parameters, Tuner, Warmup
+from srmc.types import Array, Draws, Float, Int, KernelState, LogDensity, PRNGKey
 
 
 class SiteLoop(NamedTuple):
-    """The measured loop.
+    """The measured loop."""
 
-    factors
-        The preconditioner: one over the mean square of each feature.
-    rate
-        The rate g = gamma (1 + alpha) of the loop per step.
-    time
-        The autocorrelation times of the features, in steps.
-    slowest
-        The autocorrelation time of the direction in which states vary most, in steps.
-    exponent
-        The expected root mean square of the exponent scale.
-    """
-
-    factors: Float[Array, " d"]
-    rate: Float[Array, ""]
-    time: Float[Array, " d"]
+    factors: Float[Array, " d"]  # preconditioner: one over the mean square of each feature
+    rate: Float[Array, ""]  # rate g = gamma (1 + alpha) of the loop per step
+    time: Float[Array, " d"]  # autocorrelation times of the features, in steps
+    # The autocorrelation time of the direction in which states vary most, in steps.
     slowest: Float[Array, ""]
-    exponent: Float[Array, ""]
+    exponent: Float[Array, ""]  # expected root mean square of the exponent scale
 
 
 @dataclasses.dataclass(frozen=True)
-class Discrete:
-    """Tunes a kernel on a discrete space; see `Tuner`.
+class Discrete(Tuner):
+    """Tunes a kernel on a discrete space; what is not given is found or chosen.
 
-    kernel
-        "gwg", "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or "locally_balanced".
-    space, differences
-        The space, and the one-site changes of the log density if they are cheap to compute.
-    step_size
-        The step size of DLP or DLMC; found in warm-up if not given.
-    target_acceptance
-        The acceptance rate of DLP, DLMC or paths to aim at; that of `rule` if not given.
-    feature
-        What the history averages; chosen if not given.
+    `differences` are the one-site changes of the log density, if they are cheap to compute, and
+    `feature` is what the history averages.
     """
 
     kernel: str
@@ -89,7 +57,8 @@ class Discrete:
     def __post_init__(self) -> None:
         if not isinstance(self.space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
-        check_option(f"kernel on {self.space}", self.kernel, BUILDERS)
+        known = named(lambda recipe: recipe.on_sites)
+        check_option(f"kernel on {self.space}", self.kernel, known)
         if self.feature is not None:
             check_kind(self.feature, self.space)
 
@@ -120,7 +89,7 @@ class Discrete:
         spacing = max(1, half // max(64, rule.DISCRETE_WARMUP_NUMBERS // positions.size))
         spacing = max(spacing, half // 512)
         late = _late_steps(self, code, half, spacing)
-        last, draws, more = late(data, keys, positions, found)
+        last, draws, _, more = late(data, keys, positions, found)
         if not measures:
             return Warmup(last, found, draws, jnp.zeros_like(draws), spacing, spent + more, 0)
         features = _features(self, code)(data, draws.reshape(-1, *draws.shape[2:]))
@@ -142,18 +111,18 @@ class Discrete:
     @property
     def _tuned(self) -> dict[str, float]:
         """What warm-up finds, and where it begins; at most one number."""
-        if self.kernel == "path_auxiliary":
-            return {"path_length": rule.PATH_START}
-        return {"step_size": 0.5} if self.kernel in WITH_STEP_SIZE and not self.step_size else {}
+        tuned = KERNELS[self.kernel].tuned
+        given = tuned is None or (tuned[0] == "step_size" and self.step_size)
+        return {} if tuned is None or given else {tuned[0]: tuned[1]}
 
-    def _within(self, found: Array, num_sites: int) -> Array:
+    def _found(self, value: Array | float, num_sites: int) -> dict[str, Array]:
         """What warm-up finds, within the bounds beyond which a flat target would let it go."""
-        bounds = {
-            "dlp": rule.DLP_STEPS,
-            "dlmc": rule.DLMC_STEPS,
-            "path_auxiliary": (1.0, longest_mean(num_sites)),
-        }
-        return jnp.clip(found, *bounds.get(self.kernel, (0.0, jnp.inf)))
+        tuned = KERNELS[self.kernel].tuned
+        if tuned is None or not self._tuned:
+            return {}
+        name, _, (low, high) = tuned
+        most = min(high, longest_mean(num_sites)) if name == "path_length" else high
+        return {name: jnp.clip(jnp.asarray(value), low, most)}
 
     def _plain(self, logdensity_fn: LogDensity, parameters: Parameters) -> SamplingAlgorithm:
         return self.build(logdensity_fn, parameters, alpha=0.0)
@@ -162,12 +131,10 @@ class Discrete:
         self, logdensity_fn: LogDensity, keys: Array, positions: Array, num_steps: int
     ) -> tuple[Array, Parameters, Int[Array, ""]]:
         """Find what is tuned by the acceptance rate; return last states, it, and the cost."""
-        aim = self.target_acceptance or rule.ACCEPTANCE.get(self.kernel, 0.5)
+        aim = self.target_acceptance or KERNELS[self.kernel].acceptance
         begin, update, final = dual_averaging_adaptation(aim)
         num_sites = self.space.num_sites(positions[0])
-        found = lambda value: {
-            name: self._within(jnp.asarray(value), num_sites) for name in self._tuned
-        }
+        found = lambda value: self._found(value, num_sites)
 
         def one(carry: tuple[KernelState, Any, Array], n: Array) -> tuple[Any, None]:
             states, averaging, spent = carry
@@ -182,34 +149,7 @@ class Discrete:
         (states, averaging, spent), _ = jax.lax.scan(one, start, jnp.arange(num_steps))
         return states.position, found(final(averaging)), spent
 
-    def _late(
-        self,
-        logdensity_fn: LogDensity,
-        keys: Array,
-        positions: Array,
-        found: dict[str, Array],
-        half: int,
-        spacing: int,
-    ) -> tuple[Array, Draws, Int[Array, ""]]:
-        """Run the tuned kernel; return last states, kept states, and the cost."""
-        algorithm = self._plain(logdensity_fn, found)
-
-        def one(carry: tuple[KernelState, Array], n: Array) -> tuple[Any, None]:
-            states, spent = carry
-            states, info = jax.vmap(algorithm.step)(fold(keys, n), states)
-            return (states, spent + jnp.sum(info.gradients)), None
-
-        def several(carry: tuple[KernelState, Array], first: Array) -> tuple[Any, Array]:
-            carry, _ = jax.lax.scan(one, carry, first + jnp.arange(spacing))
-            return carry, carry[0].position
-
-        start = jax.vmap(algorithm.init)(positions, keys), jnp.zeros((), int)
-        firsts = half + spacing * jnp.arange(half // spacing)
-        (states, spent), path = jax.lax.scan(several, start, firsts)
-        return states.position, jnp.swapaxes(path, 0, 1), spent
-
     def is_biased(self, logdensity_fn: LogDensity, position: Array) -> bool:
-        """Whether the feature is known not to have mean 0."""
         kind = self.sites(logdensity_fn).chosen(position)
         return is_biased(kind, logdensity_fn, self.space, position)
 
@@ -239,19 +179,9 @@ class Discrete:
         off = jax.tree.map(jnp.zeros_like, loop)._replace(
             rate=jnp.asarray(1 / num_samples), time=0 * times + 1
         )
-        chosen: SiteLoop = jax.tree.map(lambda a, b: jnp.where(known, a, b), loop, off)
-        return chosen
-
-    def select(self, loop: SiteLoop) -> SiteLoop:
-        """The loop as it is: all features act."""
-        return loop
-
-    def is_on(self, loop: SiteLoop) -> Bool[Array, ""]:
-        """Whether any feature acts."""
-        return jnp.any(loop.factors > 0)
+        return jax.tree.map(lambda a, b: jnp.where(known, a, b), loop, off)
 
     def repellence(self, loop: SiteLoop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
-        """The keywords of `repel` that suit the loop."""
         most = nominal(alpha, rule.DISCRETE_ALPHA)
         share = jnp.round(rule.DISCRETE_THINNING * jnp.mean(jnp.asarray(loop.time)))
         share = jnp.clip(share, 1, max(1, num_samples // rule.DISCRETE_UPDATES)).astype(int)
@@ -279,16 +209,12 @@ class Discrete:
     def build(
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
     ) -> SamplingAlgorithm:
-        """The kernel with these parameters, repelled."""
         own = {"space": self.space, "differences": self.differences, "feature": self.feature}
         given = {} if self.step_size is None else {"step_size": self.step_size}
-        return BUILDERS[self.kernel](logdensity_fn, **own | given | {**parameters} | repellence)
-
-    def features(self, state: RepelState, loop: SiteLoop) -> None:
-        """Nothing, since the errors of discrete runs come from batch means."""
+        build = KERNELS[self.kernel].build
+        return build(logdensity_fn, **own | given | {**parameters} | repellence)
 
     def describe(self, loop: SiteLoop) -> dict[str, Array]:
-        """What a result reports about the loop."""
         return {
             "loop_rate": loop.rate,
             "slowest_autocorrelation_time": jnp.maximum(jnp.max(loop.time), loop.slowest),
@@ -303,9 +229,11 @@ def _settling(tuner: Discrete, code: Code, num_steps: int) -> Callable[..., Any]
 
 @remembered
 def _late_steps(tuner: Discrete, code: Code, half: int, spacing: int) -> Callable[..., Any]:
-    return jax.jit(
-        lambda data, keys, x, found: tuner._late(code(data), keys, x, found, half, spacing)
-    )
+    def run(data: Any, keys: Array, x: Array, found: Parameters) -> Any:
+        algorithm = tuner._plain(code(data), found)
+        return late_steps(algorithm, keys, x, (half, 2 * half), spacing)
+
+    return jax.jit(run)
 
 
 @remembered

@@ -115,7 +115,7 @@ WARMUP_NUMBERS = 2**25
 """Numbers kept of a continuous warm-up for measuring: 128 MB in single precision."""
 
 DISCRETE_WARMUP_NUMBERS = 2**24
-"""The same on discrete spaces, where features are kept beside states."""
+"""The same on discrete spaces, where features are kept with the states."""
 
 FEATURE_NUMBERS = 2**26
 """Bound on the numbers that a run keeps as features, for its standard errors."""
@@ -124,14 +124,6 @@ FEATURES_PER_DRAW = 256
 """Features per draw up to which they are kept; a regression on more would fit noise."""
 
 # Warm-up.
-
-ACCEPTANCE = {
-    **{"mh": 0.234, "mala": 0.574, "hmc": 0.8, "nuts": 0.8},
-    **{"dlp": 0.574, "dlmc": 0.574, "path_auxiliary": 0.574},
-}
-"""Target acceptance rates: the theoretical optima for random walks (Roberts, Gelman and Gilks,
-1997), Langevin proposals (Roberts and Rosenthal, 1998) and locally balanced proposals on discrete
-spaces (Sun, Dai and Schuurmans, 2022), and Stan's default for HMC and NUTS."""
 
 UNADJUSTED_ACCEPTANCE = 0.95
 """ULA and ULD accept everything. They use the step size at which their adjusted counterparts rarely

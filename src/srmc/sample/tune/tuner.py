@@ -1,9 +1,11 @@
 """The interface of a tuner, and the function that tunes."""
 
+import abc
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from blackjax.base import SamplingAlgorithm
 
 from srmc._checks import check_option, is_concrete
@@ -17,7 +19,7 @@ ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 
 Alpha = float | Array | Strength | str  # a number, a schedule, or "auto"
 Parameters = Mapping[str, ArrayLike]  # arguments of a kernel, by name
-Loop = Any  # what a tuner measures: a NamedTuple of arrays
+Loop = Any  # what a tuner measures: a NamedTuple of arrays, whose `factors` are 0 for what is off
 
 
 def check_alpha(alpha: Alpha) -> None:
@@ -28,38 +30,25 @@ def check_alpha(alpha: Alpha) -> None:
         as_strength(alpha)
 
 
+def is_on(loop: Loop) -> Bool[Array, ""]:
+    """Whether any feature acts."""
+    return jnp.any(jnp.array([jnp.any(factor > 0) for factor in jax.tree.leaves(loop.factors)]))
+
+
 class Warmup(NamedTuple):
-    """The outcome of the adaptation of a kernel.
+    """The outcome of the adaptation of a kernel."""
 
-    positions
-        The last positions of the chains.
-    parameters
-        The arguments of the kernel that were found.
-    draws, features
-        Late draws of the plain kernel, and at each of them its score, or on a discrete space the
-        feature that the history averages.
-    spacing
-        The number of steps between two of these draws.
-    gradients
-        The number of gradients evaluated, over all chains.
-    extra_gradients
-        The number of gradients per chain that were evaluated only to measure the loop.
-    """
-
-    positions: Position
-    parameters: Parameters
-    draws: Draws
-    features: Draws
-    spacing: int
-    gradients: Int[Array, ""]
-    extra_gradients: int
+    positions: Position  # last positions of the chains
+    parameters: Parameters  # arguments of the kernel that were found
+    draws: Draws  # late draws of the plain kernel
+    features: Draws  # their scores, or on a discrete space the feature that the history averages
+    spacing: int  # number of steps between two of these draws
+    gradients: Int[Array, ""]  # number of gradients evaluated, over all chains
+    extra_gradients: int  # number per chain that were evaluated only to measure the loop
 
 
 class Tuned(NamedTuple):
-    """A tuned kernel, and the measured loop from which its repellence is set.
-
-    The fields are those of `Warmup`, with the measured loop in place of the draws.
-    """
+    """A tuned kernel; `Warmup` with the measured loop, from which repellence is set, for draws."""
 
     positions: Position
     parameters: Parameters
@@ -68,55 +57,63 @@ class Tuned(NamedTuple):
     extra_gradients: int
 
 
-class Tuner(Protocol):
+class Tuner(abc.ABC):
     """How a kernel is tuned, and what repels it."""
 
-    @property
-    def kernel(self) -> Any:
-        """The kernel, or its name."""
+    kernel: Any  # the kernel, or its name
 
     @property
+    @abc.abstractmethod
     def no_loop(self) -> Loop:
         """A loop of zeros, with the structure of a measured one."""
 
+    @abc.abstractmethod
     def adapt(
         self,
         logdensity_fn: LogDensity,
         rng_key: PRNGKey,
-        positions: Position,
+        positions: Any,
         num_steps: int,
         *,
         measures: bool = True,
     ) -> Warmup:
         """Run the warm-up of all chains; without `measures`, features may be left out."""
 
-    def is_biased(self, logdensity_fn: LogDensity, position: Position) -> bool:
-        """Whether the features are known not to have mean 0 under the target."""
-
+    @abc.abstractmethod
     def measure(
         self, draws: Draws, features: Draws, num_samples: int, *, spacing: int, together: int
     ) -> Loop:
         """Measure the loop on late draws; `together` chains will share a history."""
 
-    def select(self, loop: Loop) -> Loop:
-        """The loop without features that would be of no use, for a strength of "auto"."""
-
-    def is_on(self, loop: Loop) -> Bool[Array, ""]:
-        """Whether anything repels."""
-
+    @abc.abstractmethod
     def repellence(self, loop: Loop, num_samples: int, alpha: Alpha) -> dict[str, Any]:
         """The keywords of `repel` that suit the loop."""
 
+    @abc.abstractmethod
     def build(
         self, logdensity_fn: LogDensity, parameters: Parameters, **repellence: Any
     ) -> SamplingAlgorithm:
         """The kernel with these parameters, repelled."""
 
-    def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
-        """The active features of a state, if errors can be computed from them."""
-
+    @abc.abstractmethod
     def describe(self, loop: Loop) -> dict[str, Array]:
         """What a result reports about the loop."""
+
+    def is_biased(self, logdensity_fn: LogDensity, position: Any) -> bool:
+        """Whether the features are known not to have mean 0 under the target."""
+        return False
+
+    def select(self, loop: Loop) -> Loop:
+        """The loop without features that would be of no use, for a strength of "auto"."""
+        return loop
+
+    def is_on(self, loop: Loop) -> Bool[Array, ""]:
+        """Whether anything repels."""
+        return is_on(loop)
+
+    def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
+        """The active features of a state, if errors can be computed from them."""
+        return None
 
 
 def tune(
@@ -136,24 +133,13 @@ def tune(
     """
     is_plain = isinstance(alpha, float | int) and alpha == 0
     warmup = tuner.adapt(logdensity_fn, rng_key, positions, num_warmup, measures=not is_plain)
+    found = warmup.positions, warmup.parameters
     if is_plain:
-        return Tuned(
-            positions=warmup.positions,
-            parameters=warmup.parameters,
-            loop=tuner.no_loop,
-            gradients=warmup.gradients,
-            extra_gradients=0,
-        )
+        return Tuned(*found, tuner.no_loop, warmup.gradients, 0)
     given = tuner, num_samples, warmup.spacing, together, isinstance(alpha, str)
     look = _look_program(*given) if is_concrete(warmup.draws) else _look(*given)
     loop = look(warmup.draws, warmup.features)
-    return Tuned(
-        positions=warmup.positions,
-        parameters=warmup.parameters,
-        loop=loop,
-        gradients=warmup.gradients,
-        extra_gradients=warmup.extra_gradients,
-    )
+    return Tuned(*found, loop, warmup.gradients, warmup.extra_gradients)
 
 
 def _look(
@@ -172,5 +158,4 @@ def _look(
 
 @remembered
 def _look_program(*given: Any) -> Callable[[Any, Any], Loop]:
-    program: Callable[[Any, Any], Loop] = jax.jit(_look(*given), compiler_options=ONE_THREAD)
-    return program
+    return jax.jit(_look(*given), compiler_options=ONE_THREAD)
