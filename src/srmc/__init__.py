@@ -35,7 +35,7 @@ from srmc.repel.history import gain
 from srmc.repel.repel import repel, repelled
 from srmc.repel.strength import capped, fixed, gain_limited, guarded, watched
 from srmc.repel.surrogate import shift, tilt
-from srmc.results.netcdf import load
+from srmc.results.formats import load
 from srmc.results.result import Result
 from srmc.results.summarise import summary
 from srmc.results.trouble import RunWarning

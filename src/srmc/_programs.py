@@ -82,22 +82,16 @@ def remembered(make: Callable[P, T], most: int = MODELS) -> Callable[P, T]:
 
 
 class Code(NamedTuple):
-    """A function without its data: `code(data)` is the function again.
+    """A function without its data: `code(data)` is the function again."""
 
-    structure
-        The function as a pytree, such as `jax.tree_util.Partial(function, data)`.
-    rest
-        For each leaf None if it is data, and else its type and value: 1 is not 1.0 or True.
-    """
-
-    structure: Any
+    structure: Any  # function as a pytree, such as `jax.tree_util.Partial(function, data)`
+    # For each leaf None if it is data, and else its type and value: 1 is not 1.0 or True.
     rest: tuple[tuple[type, Any] | None, ...]
 
     def __call__(self, data: list[Any]) -> Callable[..., Any]:
         numbers = iter(data)
         leaves = [next(numbers) if leaf is None else leaf[1] for leaf in self.rest]
-        function: Callable[..., Any] = jax.tree.unflatten(self.structure, leaves)
-        return function
+        return jax.tree.unflatten(self.structure, leaves)
 
 
 def parted(function: Callable[..., Any]) -> tuple[Code, list[Any]]:

@@ -10,8 +10,9 @@ import xarray
 from typer.testing import CliRunner
 
 import srmc
-from srmc.cli.find import find_model
+from srmc.cli import main
 from srmc.cli.main import command
+from srmc.cli.terminal import find_model
 
 app = command()
 
@@ -303,3 +304,13 @@ def test_improve_says_what_is_wrong_with_its_files(tmp_path):
     assert "model must be file.py:name" in said(trace, "logp")
     assert "--out must be another file" in said(trace, f"{model}:logp", "--out", trace)
     assert "model must be given" in said(trace)
+
+
+@pytest.mark.parametrize(("level", "logged"), [(None, True), ("1", True), ("3", False)])
+def test_programs_are_not_kept_where_jax_logs_a_page_for_each(level, logged, monkeypatch):
+    """JAX itself sets the level to 1, which does not hide errors."""
+    monkeypatch.setattr(main, "version", lambda name: "0.9.2")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if level is not None:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    assert main._logs_programs() is logged

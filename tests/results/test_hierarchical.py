@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc._arviz import import_arviz
+from srmc._extras import import_arviz
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CITIES = ["london", "paris", "rome", "oslo"]

@@ -14,6 +14,7 @@ import srmc
 from srmc.rebalance.report import as_record, nothing
 from srmc.results.kept import Kept
 from srmc.results.page import page
+from srmc.results.pair import pair_of
 from srmc.results.result import Result
 
 SMALL = {"num_warmup": 100, "num_samples": 100, "num_chains": 2, "progress": False}
@@ -161,6 +162,25 @@ def test_learned_coordinates_are_explained():
     assert "The scale of x[1] follows x[0]" in text
     assert "fell from 12 to 0.3" in text
     assert "Learned coordinates" not in Reader(page(made_up())).text
+
+
+def test_the_strongest_pair_is_drawn_before_and_after():
+    learned = {"kind": "learned", "found": [], "divergence": [12.0, 0.3]}
+    pair = {"x[1]": 1, "x[0]": 0}
+    u = np.random.default_rng(2).normal(size=(2, 600, 3))
+    run = made_up(draws=600, coordinates=learned | {"pair": pair})
+    kept = run.kept._replace(draws={"x": u}, base={"x": u}, scored={"position": u, "score": -u})
+    run = Result(kept, run.about)
+    found = pair_of(run)
+    assert found.names == ("x[1]", "x[0]")
+    np.testing.assert_array_equal(found.after, u.reshape(-1, 3)[::2, [1, 0]])
+    assert Reader(page(run)).count("path", **{"class": "dots"}) == 2
+    titles = [axis.get_title() for axis in run.plot(what="coordinates").axes]
+    assert titles == ["in the model's parameters", "in learned coordinates"]
+    with pytest.raises(ValueError, match="learned coordinates"):
+        made_up().plot(what="coordinates")
+    with pytest.raises(ValueError, match="what must be"):
+        made_up().plot(what="pairs")
 
 
 def test_the_result_of_rebalance_has_a_page():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.results import netcdf
+from srmc.results import formats
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 
@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_file(result, tmp_path, monkeypatch):
     def full(result):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(netcdf, "groups_of", full)
+    monkeypatch.setattr(formats, "groups_of", full)
     with pytest.raises(OSError, match="No space left"):
         result.save(path)
     assert path.read_text() == "old"

@@ -10,8 +10,7 @@ from srmc._progress import progress_bar
 from srmc.sample.stop import ending_all
 
 with extra("the command srmc"):
-    from srmc.cli.find import find_model
-    from srmc.cli.terminal import console, fail
+    from srmc.cli.terminal import console, fail, find_model
 
 __all__ = [
     "check_writable",

@@ -9,9 +9,8 @@ import typer
 
 import srmc
 from srmc._programs import keep_programs
-from srmc.cli.improve import improve
 from srmc.cli.sample import sample
-from srmc.cli.show import show, targets
+from srmc.cli.show import improve, show, targets
 from srmc.cli.terminal import fail
 
 # Commands of the package srmc-studies, and what they do.
@@ -58,8 +57,12 @@ def _add_hint(name: str, text: str) -> None:
 
 
 def _logs_programs() -> bool:
-    """Whether JAX logs a page for each program from the cache, which only the environment stops."""
-    return version("jaxlib").startswith("0.9.") and "TF_CPP_MIN_LOG_LEVEL" not in os.environ
+    """Whether JAX logs a page for each program from the cache, which only the environment stops.
+
+    These lines are errors, and JAX itself sets the variable to 1.
+    """
+    logged = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") in ("0", "1", "2")
+    return logged and version("jaxlib").startswith("0.9.")
 
 
 def _print_version(asked: bool) -> None:

@@ -8,7 +8,7 @@ import tempfile
 import tomllib
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import jax
 import typer
@@ -17,30 +17,19 @@ from rich.markup import escape
 
 import srmc
 from srmc._attempt import attempt
-from srmc._files import check_seal, check_writable, seal, write_whole
-from srmc.cli.find import find_model, truth_of
+from srmc._files import SEAL, check_seal, check_writable, seal, write_whole
 from srmc.cli.show import print_result
-from srmc.cli.terminal import caution, complaints, console, fail
+from srmc.cli.terminal import caution, complaints, console, fail, find_model, truth_of
 from srmc.results import tables
+from srmc.sample.tune.kernels import KERNELS
 
+SEALED = "# The last line is a checksum.\n"  # the first line of a file that must have one
 # Options that are left out of the file that repeats a run.
 LEFT_OUT = ("context", "config", "as_json", "checkpoint", "resume")
-KernelName = Literal[
-    "mh",
-    "ula",
-    "uld",
-    "mala",
-    "hmc",
-    "jittered_hmc",
-    "nuts",
-    "gwg",
-    "dlp",
-    "dlmc",
-    "path_auxiliary",
-    "gibbs",
-    "flip_mh",
-    "locally_balanced",
-]
+if TYPE_CHECKING:
+    KernelName = str
+else:
+    KernelName = Literal[tuple(KERNELS)]
 
 
 def _from_config(context: typer.Context, file: Path | None) -> Path | None:
@@ -49,7 +38,10 @@ def _from_config(context: typer.Context, file: Path | None) -> Path | None:
         return None
     try:
         check_seal(file, "if it was edited, remove its last line")
-        settings = tomllib.loads(file.read_text())
+        text = file.read_text()
+        if text.startswith(SEALED) and not text[-len(SEAL) - 65 :].startswith(SEAL.decode()):
+            raise ValueError("its end is missing; if it was edited, remove its first line, too")
+        settings = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{file} is damaged or not a TOML file: {error}") from None
     known = {p.name for p in context.command.params}
@@ -237,7 +229,7 @@ def _save(result: srmc.Result, out: Path, given: dict[str, Any]) -> None:
     result.save(out / "result.nc")
 
     def write_settings(path: Path) -> None:
-        path.write_text(_toml(given))
+        path.write_text(SEALED + _toml(given))
         seal(path)
 
     write_whole(out / "run.toml", write_settings)

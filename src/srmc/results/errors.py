@@ -69,7 +69,7 @@ class Errors:
 
     @functools.cached_property
     def _fit(self) -> Fit | None:
-        return None if self.scored is None else Fit(*self.scored)
+        return None if self.scored is None else Fit.of(*self.scored)
 
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.

@@ -8,27 +8,19 @@ Named = dict[str, dict[str, np.ndarray]]  # mean, variance, error and batch_mean
 
 
 class Kept(NamedTuple):
-    """What was kept of a run.
+    """What was kept of a run."""
 
-    draws, base
-        Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
-    scored
-        In a rebalanced run, plain draws of the unconstrained position and their scores, (chain,
-        draw, d), from which errors are computed: all of them, or of sticky chains some. In learned
-        coordinates both are those in which the chain ran, and `model_score` is that of the model.
-    stats
-        Statistics (chain, draw), or (chain, batch) in a run that kept moments.
-    moments, base_moments, covariance
-        Kept in place of draws.
-    batch_sizes
-        The number of draws per chain in each batch of moments.
-    """
-
+    # Statistics (chain, draw), or (chain, batch) in a run that kept moments.
     stats: dict[str, np.ndarray]
+    # Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
     draws: dict[str, Any] | None = None
     base: dict[str, Any] | None = None
+    # In a rebalanced run, plain draws of the unconstrained position and their scores, (chain, draw,
+    # d), from which errors are computed: all of them, or of sticky chains some. In learned
+    # coordinates both are those in which the chain ran, and `model_score` is that of the model.
     scored: dict[str, np.ndarray] | None = None
+    # Kept in place of draws.
     moments: Named | None = None
     base_moments: Named | None = None
     covariance: np.ndarray | None = None
-    batch_sizes: list[int] | None = None
+    batch_sizes: list[int] | None = None  # number of draws per chain in each batch of moments

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from srmc.results.markup import Markup, join, limit, table, tag
-from srmc.results.pictures import pictures
+from srmc.results.charts import Markup, join, limit, pictures, table, tag
 from srmc.results.repeat import how_to_repeat
 from srmc.results.result import Result
 from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
@@ -44,7 +43,7 @@ def page(result: Result) -> str:
         *_cost(result),
         *how_to_repeat(result),
     )
-    body = tag("main", *sections)
+    body = tag("main", *sections, class_=kind_of(result))
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
 
 

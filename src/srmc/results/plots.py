@@ -8,13 +8,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from srmc.metrics.errors import batch_means_error
-from srmc.results.result import Result, blocks, labels
+from srmc.results.blocks import blocks, labels
+from srmc.results.look import COLOURS, OTHERS, WIDTH, look
+from srmc.results.pair import pair_of
+from srmc.results.result import Result
 from srmc.types import Float
 
 MOST = 3  # the number of coordinates shown
 POINTS = 500  # of a line
 KDE_DRAWS = 4000  # draws from which a density is estimated
-COLOURS = {"rebalanced": "C3", "repelled": "C3", "draws": "C3", "plain": "0.45"}
 OF_DRAWS = ("all chains", "density", "running mean, 95% band")
 OF_BATCHES = ("means of batches, over all chains", "running mean, 95% band")
 # What is shown of a run over time: name, label, and whether the axis is logarithmic.
@@ -32,7 +34,8 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         out = io.BytesIO()
-        self.savefig(out, format="png", dpi=90)
+        with look():
+            self.savefig(out, format="png", dpi=90)
         return out.getvalue()
 
 
@@ -40,7 +43,7 @@ class Series(NamedTuple):
     """One coordinate of a run, or the means of its batches.
 
     sides
-        Its values, (chain, draw), by what they are: plain, and rebalanced or repelled.
+        Its values, (chain, draw), by kind: plain, rebalanced or repelled.
     errors
         The standard error of each mean.
     """
@@ -54,12 +57,17 @@ def plot(result: Result) -> Picture:
 
     Coordinates and statistics that never change have no panel.
     """
+    with look():
+        return _plot(result)
+
+
+def _plot(result: Result) -> Picture:
     shown = coordinates(result)
     statistics = LOOP if _repels(result) else KERNEL
     panels = [p for p in statistics if _varies(result.stats.get(p[0]))]
     titles = OF_DRAWS if result.kept.draws is not None else OF_BATCHES
     rows = max(1, len(shown) + -(-len(panels) // len(titles)))
-    figure = Picture(figsize=(4 * len(titles), 2.3 * rows), layout="constrained")
+    figure = Picture(figsize=(2.9 * len(titles), 1.9 * rows), layout="constrained")
     axes = figure.subplots(rows, len(titles), squeeze=False)
     for row, (name, series) in zip(axes, shown.items(), strict=False):
         _trace(row[0], list(series.sides.values())[-1])
@@ -74,8 +82,9 @@ def plot(result: Result) -> Picture:
         named = axes[0, -1].get_legend_handles_labels()
         figure.legend(*named, loc="outside upper right", ncols=2, fontsize="small")
     free = list(axes[len(shown) :].flat)
+    side = "repelled" if _repels(result) else "plain"
     for axis, (key, label, logarithmic) in zip(free, panels, strict=False):
-        _over_time(axis, result.stats[key], label, logarithmic)
+        _over_time(axis, result.stats[key], label, logarithmic, COLOURS[side])
     for axis in free[len(panels) :]:
         axis.set_visible(False)
     for axis in (*axes[: len(shown), 0], *axes[: len(shown), -1], *free):
@@ -84,6 +93,25 @@ def plot(result: Result) -> Picture:
     title = [str(settings[k]) for k in ("model", "kernel") if k in settings]
     title = title if shown else [*title, "no coordinate varies"]
     figure.suptitle(", ".join(title), parse_math=False)  # names are no formulas
+    return figure
+
+
+def plot_pair(result: Result) -> Picture:
+    """A parameter and the one whose scale or location follows it, before and after learning."""
+    found = pair_of(result)
+    if found is None:
+        raise ValueError(
+            'what="coordinates" needs a run with learned coordinates whose draws were kept; '
+            "result.about['coordinates'] says what was learned"
+        )
+    with look():
+        figure = Picture(figsize=(WIDTH, 3.2), layout="constrained")
+        titles = "in the model's parameters", "in learned coordinates"
+        for axis, text, points in zip(figure.subplots(1, 2), titles, found[1:], strict=True):
+            axis.plot(*points.T, ".", ms=3, alpha=0.5, color=COLOURS["plain"])
+            axis.set_title(text, fontsize="medium")
+            axis.set_xlabel(found.names[0], parse_math=False)
+            axis.set_ylabel(found.names[1], parse_math=False)
     return figure
 
 
@@ -142,8 +170,9 @@ def _trace(axis: Any, x: Float[np.ndarray, "chain draw"]) -> None:
     every = -(-x.shape[1] // POINTS)
     steps = 1 + every * np.arange(-(-x.shape[1] // every))
     width = max(0.3, 1.0 / len(x) ** 0.5)
-    for chain in x:
-        axis.plot(steps, chain[::every], lw=width, alpha=max(0.25, 0.9 / len(x) ** 0.25))
+    for n, chain in enumerate(x):
+        colour, alpha = OTHERS[n % len(OTHERS)], max(0.25, 0.9 / len(x) ** 0.25)
+        axis.plot(steps, chain[::every], color=colour, lw=width, alpha=alpha)
 
 
 def _density(axis: Any, x: Float[np.ndarray, "chain draw"], side: str) -> None:
@@ -180,7 +209,7 @@ def _running(axis: Any, series: Series, side: str) -> None:
     axis.plot(steps, mean, color=COLOURS[side], lw=1.2, label=side)
 
 
-def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> None:
+def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool, colour: str) -> None:
     """The median and the range over chains; with many draws, averages over stretches."""
     stat = np.asarray(stat, float)
     width = -(-stat.shape[1] // POINTS)
@@ -188,7 +217,7 @@ def _over_time(axis: Any, stat: np.ndarray, label: str, logarithmic: bool) -> No
     chains = used.reshape(len(stat), -1, width).mean(axis=2)
     steps = width * (0.5 + np.arange(chains.shape[1]))
     axis.set_title(label, fontsize="medium")
-    axis.fill_between(steps, chains.min(axis=0), chains.max(axis=0), color="C3", alpha=0.2, lw=0)
-    axis.plot(steps, np.median(chains, axis=0), color="C3", lw=0.9)
+    axis.fill_between(steps, chains.min(axis=0), chains.max(axis=0), color=colour, alpha=0.2, lw=0)
+    axis.plot(steps, np.median(chains, axis=0), color=colour, lw=0.9)
     if logarithmic and np.median(chains) > 0:
         axis.set_yscale("log")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from srmc.results.markup import Markup, table, tag
+from srmc.results.charts import Markup, table, tag
 from srmc.results.result import Result
 
 # Settings that are repeated whatever their value, and those that are only if they were given.

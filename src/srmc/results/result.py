@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from srmc._checks import as_numbers, check_flag, check_known, check_quantiles
 from srmc._extras import extra
 from srmc._files import as_file, write_whole
 from srmc.metrics.errors import are_events, effective_size, with_unseen
-from srmc.models.labels import Labels
-from srmc.models.problem import Problem
+from srmc.metrics.sketch import pooled_quantiles
+from srmc.models.problem import Labels, Problem
 from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
+from srmc.results.blocks import columns, labels
 from srmc.results.errors import Errors
 from srmc.results.kept import Kept, Named
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUANTILES = (0.05, 0.5, 0.95)
-NUMBERS_AT_ONCE = 2**18  # the most numbers that are summarised at once: a processor's cache
 
 
 @dataclasses.dataclass(repr=False)
@@ -191,13 +191,13 @@ class Result:
         var_names
             A variable, or several; all by default.
         quantiles
-            Levels between 0 and 1. They need a run that kept its draws.
+            Levels between 0 and 1, for runs that kept draws or were merged from sums.
         """
         check_flag("base", base)
         levels = check_quantiles("quantiles", quantiles)
         if base and self.base is None and self.kept.base_moments is None:
             raise ValueError("base=True needs a run that kept the base chain: sample(base=True)")
-        if self.kept.draws is None and levels != QUANTILES:
+        if self.kept.draws is None and levels != QUANTILES and not self._has_sketches:
             raise ValueError('quantiles need draws; sample(..., keep="draws") keeps them')
         known = self.moments or {} if self.kept.draws is None else self.draws
         names = check_known("var_names", var_names, known)
@@ -209,14 +209,21 @@ class Result:
     def _summarise(self, base: bool, names: tuple[str, ...], levels: tuple[float, ...]) -> Any:
         import pandas as pd
 
+        words = [f"{100 * q:g}%" for q in levels]
+        errors = [f"error_{word}" for word in words]
+        names_of = ["mean", "sd", "error"]
         if self.kept.draws is None:
-            rows, columns = self._moment_rows(base, names), ["mean", "sd", "error"]
+            rows = self._moment_rows(base, names, levels)
+            names_of += [*words, *errors] if self._has_sketches else []
         else:
-            words = [f"{100 * q:g}%" for q in levels]
-            columns = ["mean", "sd", "error", *words, "error_sd", *(f"error_{w}" for w in words)]
-            columns += ["r_hat_base", "ess_base", "tail_k"]
+            names_of += [*words, "error_sd", *errors, "r_hat_base", "ess_base", "tail_k"]
             rows = self._draw_rows(base, names, levels)
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return pd.DataFrame.from_dict(rows, orient="index", columns=names_of)
+
+    @property
+    def _has_sketches(self) -> bool:
+        """Whether quantiles of each chain were kept in place of draws."""
+        return any("quantiles" in m for m in (self.moments or {}).values())
 
     def estimate(
         self, function: Callable[[dict[str, Any]], ArrayLike]
@@ -246,13 +253,20 @@ class Result:
             error = with_unseen(before, error, self._independent)
         return estimate.reshape(mean.shape[2:]), error.reshape(mean.shape[2:])
 
-    def _moment_rows(self, base: bool, names: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+    def _moment_rows(
+        self, base: bool, names: tuple[str, ...], levels: tuple[float, ...]
+    ) -> dict[str, tuple[float, ...]]:
         rows: dict[str, tuple[float, ...]] = {}
         for name, m in ((self.kept.base_moments if base else self.moments) or {}).items():
             mean = m["mean"].mean(axis=0)
             sd = np.sqrt(m["variance"].mean(axis=0) + m["mean"].var(axis=0))
+            found = [mean, sd, m["error"]]
+            if "quantiles" in m:
+                chains = m["quantiles"].reshape(*m["quantiles"].shape[:2], -1)
+                both = np.concatenate(pooled_quantiles(chains, levels))
+                found += list(both.reshape(-1, *mean.shape))
             for label, index in labels(name, mean.shape, self.labels) if name in names else ():
-                rows[label] = (mean[index], sd[index], m["error"][index])
+                rows[label] = tuple(x[index] for x in found)
         return rows
 
     def _draw_rows(
@@ -289,19 +303,23 @@ class Result:
 
         return as_html(self)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+    def plot(self, path: str | os.PathLike[str] | None = None, *, what: str = "run") -> "Figure":
         """Traces, densities and running means as a figure, saved to `path` if given.
 
         They show the first coordinates that vary, for all chains, compared with the plain draws;
-        bands are 95% intervals. Statistics of the kernel and the history follow. A notebook shows
-        the figure as an image.
+        bands are 95% intervals. Statistics of the kernel and the history follow. Notebooks show it.
+
+        With `what="coordinates"`, it shows the two parameters with the strongest dependence, in the
+        model's parameters and in learned coordinates.
         """
+        if what not in ("run", "coordinates"):
+            raise ValueError(f'what must be "run" or "coordinates", got {what!r}')
         with extra("result.plot"):
-            from srmc.results.plots import plot
+            from srmc.results.plots import plot, plot_pair
 
         if path is not None:
             path = as_file("path", path)
-        figure = plot(self)
+        figure = plot(self) if what == "run" else plot_pair(self)
         known = figure.canvas.get_supported_filetypes()
         if path is not None:
             if path.suffix and path.suffix[1:].lower() not in known:
@@ -329,13 +347,13 @@ class Result:
         r_hat, holds for the group posterior_plain, the draws before they were rebalanced or
         repelled, and so do sample_stats. The errors of the draws themselves are in `summary()`.
         """
-        from srmc.results.trace import to_arviz
+        from srmc.results.formats import to_arviz
 
         return to_arviz(self, log_likelihood)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a NetCDF file, which ArviZ and xarray read as well; `srmc.load` reads it back."""
-        from srmc.results.netcdf import save
+        from srmc.results.formats import save
 
         save(self, as_file("path", path))
 
@@ -351,46 +369,3 @@ def _of_draws(function: Any, draws: dict[str, Any]) -> np.ndarray:
     except ValueError:  # it has no signature
         pass
     return as_numbers("what function returns", function(draws))
-
-
-def labels(
-    name: str, shape: tuple[int, ...], known: Labels | None = None
-) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The name of each entry of an array, such as `theta[3]` or `mu[london]`, with its index."""
-    axes = (known or Labels()).along(name, shape)
-    for index in np.ndindex(shape):
-        place = ",".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
-        yield (f"{name}[{place}]" if index else name), index
-
-
-def columns(
-    draws: dict[str, Any], known: Labels | None = None
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The coordinates of all variables, as `blocks` has those of one."""
-    names: list[str] = []
-    parts: list[np.ndarray] = []
-    for name, array in draws.items():
-        for found, block in blocks(name, array, known):
-            if parts and (len(names) + len(found)) * block[..., 0].size > NUMBERS_AT_ONCE:
-                yield names, np.concatenate(parts, axis=2)
-                names, parts = [], []
-            names, parts = names + found, [*parts, block]
-    if parts:
-        yield names, np.concatenate(parts, axis=2)
-
-
-def blocks(
-    name: str, array: Any, known: Labels | None = None
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The coordinates of draws, as many at a time as memory allows, as arrays (chain, draw, k)."""
-    shape = array.shape[2:]
-    names = [label for label, _ in labels(name, shape, known)]
-    size = int(np.prod(shape[1:])) if shape else 1
-    rows = max(1, NUMBERS_AT_ONCE // (array.shape[0] * array.shape[1] * size))
-    for start in range(0, shape[0] if shape else 1, rows):
-        block = array[:, :, start : start + rows] if shape else array[:, :]
-        block = np.asarray(block, float)
-        yield (
-            names[start * size : (start + rows) * size],
-            block.reshape(*block.shape[:2], -1),
-        )

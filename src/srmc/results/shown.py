@@ -4,23 +4,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from srmc.results.result import Result, blocks, labels
+from srmc.results.blocks import blocks, labels
+from srmc.results.result import Result
 
 MOST = 100  # coordinates
 
 
 class Shown(NamedTuple):
-    """The first coordinates of a run.
+    """The first coordinates of a run."""
 
-    names, total
-        Their names, and how many coordinates the run has.
-    after, before
-        Draws (chain, draw, k) of the run, and of the plain chain where they differ. Of a run that
-        kept moments, `after` are the means of batches.
-    """
-
+    # Their names, and how many coordinates the run has.
     names: list[str]
     total: int
+    # Draws (chain, draw, k) of the run, and of the plain chain where they differ. Of a run that
+    # kept moments, `after` are the means of batches.
     after: np.ndarray
     before: np.ndarray | None
 

@@ -7,10 +7,11 @@ import numpy as np
 
 from srmc._checks import check_known, check_option, check_quantiles
 from srmc.models.improve import PLAIN
-from srmc.models.labels import Labels
+from srmc.models.problem import Labels
 from srmc.rebalance.traces import groups_of, values_of
+from srmc.results.blocks import columns
 from srmc.results.errors import Errors
-from srmc.results.result import QUANTILES, Result, columns
+from srmc.results.result import QUANTILES, Result
 
 # The columns of `Result.summary`, in ArviZ's names.
 ARVIZ = {"error": "mcse_mean", "error_sd": "mcse_sd", "r_hat_base": "r_hat", "ess_base": "ess"}
@@ -84,14 +85,20 @@ def _of_trace(groups: dict[str, Any], names: Any, levels: tuple[float, ...]) -> 
 
 
 def _rows(new: Any, old: Any, name: str, levels: tuple[float, ...]) -> list[tuple[Any, ...]]:
-    """The rows of a variable: estimates from its draws, errors from the plain ones and the gain."""
+    """The rows of a variable: estimates from its draws, errors from the plain ones and the gain.
+
+    A variable whose moved draws give worse estimates has those of the plain ones.
+    """
     axes = tuple(str(axis) for axis in new[name].transpose("chain", "draw", ...).dims[2:])
     coords = {axis: new[axis].values for axis in axes if axis in new.coords}
     labels = Labels({name: axes}, coords)
-    gain = [float(new[name].attrs.get(f"srmc_{kind}", 1.0)) for kind in ("means", "sds")]
-    gain += [float(new[name].attrs.get("srmc_quantiles", 1.0))] * len(levels)
+    is_worse = name in new.attrs.get("srmc_worse", "").split(", ")
+    about = {} if is_worse else new[name].attrs
+    gain = [float(about.get(f"srmc_{kind}", 1.0)) for kind in ("means", "sds")]
+    gain += [float(about.get("srmc_quantiles", 1.0))] * len(levels)
     rows: list[tuple[Any, ...]] = []
-    both = (columns(values_of(group, [name]), labels) for group in (new, old))
+    groups = old if is_worse else new, old
+    both = (columns(values_of(group, [name]), labels) for group in groups)
     for (found, block), (_, plain) in zip(*both, strict=True):
         mean, sd, _, *rest = Errors().estimates(np.asarray(block, float), plain, levels)
         own = Errors().estimates(np.asarray(plain, float), plain, levels)

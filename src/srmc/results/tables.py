@@ -10,7 +10,9 @@ from rich.table import Table
 
 from srmc._attempt import attempt
 from srmc.models.problem import name_leaves
-from srmc.results.result import Result, labels
+from srmc.results.blocks import labels
+from srmc.results.result import Result
+from srmc.results.trouble import is_learned, said_of
 from srmc.targets import Moments
 
 _LEFT: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
@@ -38,6 +40,7 @@ def estimates(result: Result, truth: Moments | None = None, most: int = 20) -> T
         out.add_row(name, *row)
     notes = [f"{len(own) - most} more coordinates are in the result."] * (len(own) > most)
     notes += ["R-hat and ESS are those of the plain chains."] * (len(sides) > 1)
+    notes += [f"{said_of(result)}."] if is_learned(result) else []
     out.caption = " ".join(notes)
     return out
 
@@ -105,7 +108,7 @@ def facts(result: Result, truth: Moments | None = None) -> dict[str, Any]:
         "divergences": result.total("diverging"),
         "gradients, warm-up": about["gradients_of_warmup"],
         "gradients, sampling": result.gradients,
-        "draws with a proposal of density or acceptance 0, or not finite": impossible,
+        "draws with a proposal of zero or non-finite density": impossible,
         "seconds, compilation included": about["seconds"],
     }
     if "divergence" in about.get("coordinates", {}):
@@ -173,7 +176,8 @@ def as_html(result: Result, most: int = 20) -> str:
     line = attempt("the line about the run", lambda: in_one_line(result), "", "is missing", warned)
     listed = "".join(f"<li>{html.escape(text)}</li>" for text in warned)
     listed = f"<p><b>Warnings</b></p><ul>{listed}</ul>" if listed else ""
-    return f"<p>{html.escape(line)}</p>{listed}{table}"
+    said = f"<p>{html.escape(said_of(result))}.</p>" if is_learned(result) else ""
+    return f"<p>{html.escape(line)}</p>{listed}{table}{said}"
 
 
 def _html_table(result: Result, most: int) -> str:

@@ -8,7 +8,8 @@ from scipy import special
 
 from srmc.metrics.convergence import bfmi, mixing_p_value, normal_scores, rank_r_hat
 from srmc.metrics.errors import effective_size
-from srmc.results.result import Result, blocks
+from srmc.results.blocks import blocks
+from srmc.results.result import Result
 
 MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021), or up to what
 CHANCE = 1e-3  # chance gives its largest value, over all coordinates, with this probability
@@ -17,7 +18,17 @@ DEPTH = 10  # the largest depth of a tree of NUTS, unless another is asked for
 LOW_ENERGY = 0.3  # E-BFMI below which chains may miss the tails (Betancourt, 2016)
 CLUSTER = 5  # divergences, below which nobody can tell whether they cluster
 FEWEST = 4  # draws per chain, below which there are no errors
+SAID = 4  # effects of learned coordinates that a sentence lists; more are counted
 WEAK = 0.5  # mean over largest alpha, below which the guard made repellence weak
+FLAT = (
+    "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "
+    "improper, and the draws mean nothing. Give every parameter a proper prior"
+)
+GROWS = (
+    "the log density grows with the distance of draws from their mean, in every chain: it "
+    "has no maximum there and is probably improper. The draws mean nothing. Check its "
+    "sign, and give every parameter a proper prior"
+)
 
 
 class RunWarning(UserWarning):
@@ -30,7 +41,7 @@ class RunWarning(UserWarning):
 def troubles(result: Result) -> list[str]:
     """All warnings about a run."""
     if improper := list(_improper(result)):
-        return improper  # of which all else follows
+        return improper  # which explains all other warnings
     found = _of_the_density(result), _of_steps(result), _of_the_loop(result), of_chains(result)
     return [text for some in found for text in some]
 
@@ -43,18 +54,11 @@ def _improper(result: Result) -> Iterator[str]:
     s = np.asarray(scored["score"], float)
     x = np.asarray(scored.get("position", np.zeros_like(s)), float)
     if not np.any(s):
-        yield (
-            "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "
-            "improper, and the draws mean nothing. Give every parameter a proper prior"
-        )
+        yield FLAT
     with np.errstate(all="ignore"):
         slope = np.sum((x - x.mean(axis=1, keepdims=True)) * s, axis=(1, 2))
     if np.all(slope > 0):
-        yield (
-            "the log density grows with the distance of draws from their mean, in every chain: it "
-            "has no maximum there and is probably improper. The draws mean nothing. Check its "
-            "sign, and give every parameter a proper prior"
-        )
+        yield GROWS
 
 
 def _of_the_density(result: Result) -> Iterator[str]:
@@ -125,7 +129,8 @@ def is_learned(result: Result) -> bool:
 def said_of(result: Result) -> str:
     """The coordinates that were learned, in a sentence without its stop."""
     found = result.about["coordinates"]["found"] or ["no parameter follows another strongly"]
-    text = ", and ".join(found)
+    more = f"{len(found) - SAID} weaker ones"
+    text = ", and ".join(found if len(found) <= SAID else [*found[:SAID], more])
     return f"{text[:1].upper()}{text[1:]}: sampled in coordinates in which that is undone"
 
 

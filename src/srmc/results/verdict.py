@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from srmc.results.markup import Markup, tag
+from srmc.results.charts import Markup, scatter, tag
+from srmc.results.pair import pair_of
 from srmc.results.result import Result
 from srmc.results.shown import kind_of
 from srmc.results.trouble import is_learned
@@ -76,6 +77,18 @@ def coordinates(result: Result) -> Iterator[Markup]:
         f"The divergence from a Gaussian fell from {before:.2g} to {after:.2g}. It is 0 for a "
         "Gaussian, and above about 1 for posteriors that are hard to sample.",
     )
+    if pair := pair_of(result):
+        first, second = pair.names
+        words = f"{second} over {first}"
+        sides = (
+            (words, "in the model's parameters", pair.before),
+            (f"{words}, as the chains ran", "in learned coordinates", pair.after),
+        )
+        panels = (
+            tag("div", tag("h3", head), scatter(points, f"{words} {where}"), class_="panel")
+            for head, where, points in sides
+        )
+        yield tag("div", *panels, class_="grid")
 
 
 def count(number: int, noun: str) -> str:

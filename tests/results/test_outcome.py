@@ -8,17 +8,17 @@ from typer.testing import CliRunner
 import srmc
 from srmc.cli.main import command
 from srmc.results.result import Result
-from srmc.sample import ending, finish
+from srmc.sample import outcome
 
 app = command()
 
 SHORT = {"num_warmup": 200, "num_samples": 100, "num_chains": 2, "progress": False}
 STAGES = {
-    "rebalancing failed": (finish, "rebalance_parts"),
-    "naming the draws failed": (finish, "_by_name"),
-    "diagnostics failed": (ending, "troubles"),
-    "the summary failed": (ending, "look_at"),
-    "the end of the run failed": (ending, "about_run"),
+    "rebalancing failed": (outcome, "rebalance_parts"),
+    "naming the draws failed": (outcome, "_by_name"),
+    "diagnostics failed": (outcome, "troubles"),
+    "the summary failed": (outcome, "look_at"),
+    "the end of the run failed": (outcome, "about_run"),
 }
 
 
@@ -46,7 +46,7 @@ def test_draws_survive_whatever_fails(monkeypatch, stage):
 
 
 def test_resampling_that_fails_leaves_discrete_draws(monkeypatch):
-    monkeypatch.setattr(finish, "resample", broken)
+    monkeypatch.setattr(outcome, "resample", broken)
     with pytest.warns(srmc.RunWarning, match="rebalancing failed"):
         result = srmc.sample(srmc.targets.ising(), **SHORT | {"num_samples": 1000})
     assert result.draws["x"].shape[:2] == (2, 1000)
