@@ -20,6 +20,11 @@ def test_a_quick_run_makes_rows_a_page_and_a_picture(tmp_path):
     units = [row for row in found if (row.get("library"), row.get("call")) == ("BlackJAX", "first")]
     assert [row["ratio"] for row in units] == [1.0]
     assert "| logistic-3 | 3 | mala |" in page.read_text()
+    built = {r["variant"]: r["gradients_per_step"] for r in found if r["kind"] == "builder"}
+    assert built["BlackJAX"] == built["plain"] == 1
+    assert 1 < built["moving, history_every=50"] < 1.05 < built["moving, history_every=5"] < 1.3
+    assert built["moving"] == 2 < built["default"]
+    assert "| mala | moving, history_every=50 |" in page.read_text()
     assert (tmp_path / "clock.png").stat().st_size > 0
 
 

@@ -59,6 +59,18 @@ def test_z_scores_of_honest_errors_are_1_and_of_small_ones_larger():
         assert small[group]["value"] == pytest.approx(2 * honest[group]["value"], rel=0.01)
 
 
+def test_replicates_share_the_error_of_the_long_runs():
+    rng = np.random.default_rng(3)
+    roots, errors = [], []
+    for _ in range(200):
+        truth = known([summary(0.1 * rng.normal(size=40), 0.1)], ())
+        runs = [summary(0.01 * rng.normal(size=40), 0.01) for _ in range(4)]
+        found = z_scores(truth, runs)["means"]
+        roots.append(found["value"])
+        errors.append(found["error"])
+    assert np.mean(errors) == pytest.approx(np.std(roots), rel=0.25)
+
+
 def test_estimates_without_an_error_are_counted():
     truth = known([summary(0.0, 0.01)], ())
     run = summary(0.1, np.where(np.arange(40) < 10, np.nan, 0.1))

@@ -48,4 +48,7 @@ def test_the_page_is_that_of_the_study(tmp_path):
     docs = Path(__file__).parents[3] / "docs"
     rows, page = docs / "data" / "stopping.json", tmp_path / "page.md"
     CliRunner().invoke(app, ["bench", "page", str(rows), "--out", str(page)])
-    assert page.read_text() == (docs / "evidence" / "stopping.md").read_text()
+    title, made = page.read_text().split("\n", 1)
+    published = (docs / "evidence" / "stopping.md").read_text()  # with a note on the version
+    assert published.startswith(title)
+    assert published.endswith(made)

@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.table import Table
 
+from srmc.results.look import COLOURS, WIDTH, look, save
 from srmc_studies.bench.calibration import BINS
 from srmc_studies.bench.cells import markdown, terminal, ways
+from srmc_studies.bench.panels import key
 
 Row = dict[str, Any]
 PICTURE = "calibration.png"
@@ -57,23 +60,23 @@ def calibration_page(rows: list[Row]) -> str:
 
 def draw_picture(rows: list[Row], folder: Path) -> None:
     """Empirical distribution functions of ranks minus the uniform one, with 95% bands."""
-    from matplotlib.figure import Figure
-
     ranked = [row for row in rows if "sides" in row]
-    figure = Figure(figsize=(9, 2.4 * len(ranked)), layout="constrained")
-    panels = figure.subplots(len(ranked), 2, sharex=True, sharey=True, squeeze=False)
     edges = np.arange(BINS + 1) / BINS
-    for row, pair in zip(ranked, panels, strict=True):
-        for axes, side in zip(pair, SIDES, strict=True):
-            for counts in row["sides"][side]["counts"]:
-                share = np.concatenate([[0], np.cumsum(counts) / np.sum(counts)])
-                axes.plot(edges, share - edges, alpha=0.7, linewidth=1)
+    with look():
+        figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
+        panels = figure.subplots(1, len(ranked), sharex=True, sharey=True, squeeze=False)[0]
+        for row, axes in zip(ranked, panels, strict=True):
+            for side in SIDES:
+                for n, counts in enumerate(row["sides"][side]["counts"]):
+                    share = np.concatenate([[0], np.cumsum(counts) / np.sum(counts)])
+                    label = side if n == 0 else None
+                    axes.plot(edges, share - edges, color=COLOURS[side], lw=1, label=label)
             band = 1.358 / np.sqrt(row["data_sets"])  # of Kolmogorov, for one parameter
-            axes.fill_between([0, 1], -band, band, color="0.85", zorder=0)
-            axes.set_title(f"{row['model']}, {side}", fontsize=9)
-    figure.supxlabel("rank", fontsize=9)
-    figure.supylabel("distribution function minus uniform", fontsize=9)
-    figure.savefig(folder / PICTURE, dpi=120)
+            axes.fill_between([0, 1], -band, band, color="0.93", zorder=0)
+            axes.set(title=row["model"], xticks=[0, 0.5, 1])
+        panels[0].set_ylabel("share of ranks below\nminus the uniform share")
+        key(figure, panels[0], "rank of the true parameter, a line per parameter; 95% bands")
+        save(figure, folder / PICTURE)
 
 
 def _rank_lines(rows: list[Row]) -> list[list[str]]:

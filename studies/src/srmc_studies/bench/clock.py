@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+import srmc
 from srmc.sample import CHAINS
 from srmc.sample.tune import Continuous, tune
 from srmc.types import Array, LogDensity
@@ -27,11 +28,29 @@ KERNELS = ("nuts", "hmc", "mala")
 MEMORY = {10: ("nuts", Size()), 1000: ("nuts", Size()), 100_000: ("hmc", Size(200, 200))}
 LEAPFROGS = 10
 LONGER = {"nuts": 1, "hmc": 5, "mala": 10}  # so that no run is over in a moment
+# Keywords of builders; the gradients of a step are those that the step itself reports.
+MOVING: dict[str, Any] = {"alpha": 1.0, "frame": "moving"}
+FIXED: dict[str, Any] = {"alpha": 1.0, "surrogate": srmc.shift(), "frame": "fixed"}
+BUILT: dict[str, dict[str, dict[str, Any]]] = {
+    "mala": {
+        "plain": {"alpha": 0.0},
+        "moving, history_every=50": MOVING | {"history_every": 50},
+        "moving, history_every=5": MOVING | {"history_every": 5},
+        "moving": MOVING,
+        "fixed, history_every=50": FIXED | {"history_every": 50},
+        "default": {},
+    },
+    "hmc": {"plain": {"alpha": 0.0}, "moving": MOVING},
+}
+
+
+PARTS = ("calls", "steps", "builders", "memory", "import")
 
 
 def clock(
     models: Sequence[str] | None = None,
     *,
+    parts: Sequence[str] | None = None,
     rounds: int = 1,
     num_steps: int = 200,
     repeats: int = 11,
@@ -39,7 +58,7 @@ def clock(
     on_progress: Callable[..., None] = lambda *args: None,
     on_row: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> list[dict[str, Any]]:
-    """Rows of four kinds: "call", "step", "memory" and "import".
+    """Rows of five kinds: "call", "step", "builder", "memory" and "import".
 
     A first call is made in a new process without any compiled program; a second one follows in the
     same process, and a last one in another process that finds the programs on disk. All libraries
@@ -49,6 +68,8 @@ def clock(
     unknown = [name for name in names if name not in MODELS]
     if unknown:
         raise ValueError(f"models must be among {', '.join(MODELS)}, got {unknown}")
+    if unknown := [part for part in parts or () if part not in PARTS]:
+        raise ValueError(f"parts must be among {', '.join(PARTS)}, got {unknown}")
     kernels = KERNELS[2:] if quick else KERNELS
     num_steps, repeats = (20, 2) if quick else (num_steps, repeats)
     jobs: list[tuple[str, Callable[[], Iterable[dict[str, Any]]]]] = []
@@ -57,9 +78,14 @@ def clock(
         jobs.append((f"calls, {name}", functools.partial(run, name, rounds)))
         for kernel in kernels:
             steps = functools.partial(_steps, name, kernel, LONGER[kernel] * num_steps, repeats)
-            jobs.append((f"{kernel}, {name}", steps))
+            jobs.append((f"steps, {name}, {kernel}", steps))
+    for kernel in BUILT:
+        if kernel in kernels:
+            at_size = functools.partial(_builders, kernel, num_steps, repeats, quick)
+            jobs.append((f"builders, {kernel}", at_size))
     if not quick:
         jobs += [("memory", _memory), ("import", _imports)]
+    jobs = [job for job in jobs if job[0].partition(",")[0] in (parts or PARTS)]
     rows = []
     for done, (label, job) in enumerate(jobs):
         on_progress("clock", done, len(jobs), label)
@@ -172,6 +198,43 @@ def _steps(model: str, kernel: str, num_steps: int, repeats: int) -> list[dict[s
     last["ratio_quartiles"] = [ratio / times for ratio in last["ratio_quartiles"]]
     about = {"kind": "step", "model": model, "dim": start.size, "rounds": repeats}
     return [about | row | {"gradients_per_step": count / num_steps} for row in (*found, last)]
+
+
+def _builders(kernel: str, num_steps: int, repeats: int, quick: bool) -> list[dict[str, Any]]:
+    """Times per step of the named builders beside BlackJAX's kernel, and their gradients.
+
+    Sixteen chains sample the posterior of a logistic regression with 1,500 rows in 60 dimensions.
+    """
+    rows, dim = (50, 5) if quick else (1500, 60)
+    logp = srmc.targets.logistic(rows, dim).logdensity_fn
+    starts, metric = jnp.zeros((16, dim)), jnp.ones(dim)
+    theirs, ours, unit = {
+        "mala": ((0.002,), (0.002,), 1),
+        "hmc": ((0.02, metric, LEAPFROGS), (0.02, LEAPFROGS, metric), LEAPFROGS),
+    }[kernel]
+    algorithms = {"BlackJAX": getattr(blackjax, kernel)(logp, *theirs)}
+    gradients = {"BlackJAX": float(unit)}
+    for name, options in BUILT[kernel].items():
+        algorithms[name] = getattr(srmc, kernel)(logp, *ours, **options)
+        gradients[name] = _gradients_per_step(algorithms[name], starts)
+    programs = {name: compile_run(a, starts, num_steps) for name, a in algorithms.items()}
+    about = {"kind": "builder", "rows": rows, "dim": dim, "chains": 16, "rounds": repeats}
+    return [
+        about | row | {"gradients_per_step": gradients[row["variant"]]}
+        for row in timed(kernel, programs, num_steps, repeats)
+    ]
+
+
+def _gradients_per_step(algorithm: Any, starts: Starts, num_steps: int = 50) -> float:
+    """The mean number of gradients that a step of the first chain reports."""
+
+    def one(state: Any, key: Array) -> tuple[Any, Array]:
+        state, info = algorithm.step(key, state)
+        return state, info.gradients
+
+    keys = jax.random.split(jax.random.key(0), num_steps)
+    run = jax.jit(lambda state: jax.lax.scan(one, state, keys)[1])
+    return float(jnp.mean(run(algorithm.init(starts[0]))))
 
 
 def _gradients_in_turn(algorithm: Any, starts: Starts, num_steps: int) -> int:

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc.results.look import COLOURS, OTHERS, WIDTH, look, save
 from srmc_studies.bench.cells import LEFT, markdown
+from srmc_studies.bench.panels import name_lines
 
 PICTURE = "clock.png"
 Row = dict[str, Any]
@@ -61,6 +64,20 @@ def step_lines(rows: list[Row]) -> list[list[str]]:
     return lines
 
 
+def builder_lines(rows: list[Row]) -> list[list[str]]:
+    """A heading, and a line per builder, with processor times and gradients over BlackJAX's."""
+    lines = [["kernel", "variant", "µs", "gradients", "time", "time over gradients"]]
+    found = of_kind(rows, "builder")
+    units = {r["kernel"]: r["gradients_per_step"] for r in found if r["variant"] == "BlackJAX"}
+    for row in found:
+        gradients = row["gradients_per_step"] / units[row["kernel"]]
+        numbers = gradients, row["cpu_ratio"], row["cpu_ratio"] / gradients
+        micro = f"{row['cpu_microseconds_per_step']:.0f}"
+        cells = [f"{number:.2f}" for number in numbers]
+        lines.append([row["kernel"], row["variant"], micro, *cells])
+    return lines
+
+
 def memory_lines(rows: list[Row]) -> list[list[str]]:
     """A heading, and a line per size, with the peak of memory of a run."""
     lines = [["d", "kernel", "steps per chain", "kept", "size of it, MB", "peak, MB", "seconds"]]
@@ -84,6 +101,10 @@ def clock_table(rows: list[Row]) -> Table:
         label = f"{row['kernel']} step, {row['variant']}"
         micro = f"{row['microseconds_per_step']:.0f}e-6"
         out.add_row(row["model"], label, micro, f"{row['ratio']:.2f}")
+    for row in of_kind(rows, "builder"):
+        micro = f"{row['microseconds_per_step']:.0f}e-6"
+        label = f"{row['kernel']} step, {row['variant']}"
+        out.add_row(f"{row['rows']:,} rows", label, micro, f"{row['ratio']:.2f}")
     for row in of_kind(rows, "memory"):
         label = f"peak {row['megabytes'] - row['megabytes_before']:.0f} MB, "
         label += f"{row['kernel']}, {row['keep']}"
@@ -142,6 +163,15 @@ def clock_page(rows: list[Row]) -> str:
         "log density and its gradient as the longest chain of each step takes, and nothing else.",
         markdown(step_lines(rows)),
     ]
+    if builders := of_kind(rows, "builder"):
+        first = builders[0]
+        parts += [
+            f"The builders, such as `srmc.mala`, with {first['chains']} chains under `vmap` and "
+            f"`scan` on a logistic regression with {first['rows']:,} rows, d = {first['dim']}. "
+            "Gradients, which the steps count, and processor times are relative to the kernel of "
+            f"BlackJAX; medians of {_rounds(rows, 'builder')} runs that take turns.",
+            markdown(builder_lines(rows)),
+        ]
     if of_kind(rows, "memory"):
         parts += [
             "## Memory",
@@ -159,12 +189,13 @@ def clock_page(rows: list[Row]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-COLOURS = {"srmc": "C3", "BlackJAX": "0.4", "NumPyro": "C0", "nutpie": "C2"}
+LIBRARIES = {"srmc": COLOURS["rebalanced"], "BlackJAX": "0.35"}
+LIBRARIES |= {"NumPyro": OTHERS[0], "nutpie": OTHERS[1]}
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 MARKERS = {"first": "o", "second": "s", "new process": "D"}
 STYLES: dict[str, dict[str, Any]] = {
-    "plain": {"marker": "o", "color": "C3", "markerfacecolor": "none"},
-    "repelled": {"marker": "o", "color": "C3"},
+    "plain": {"marker": "o", "color": COLOURS["plain"]},
+    "repelled": {"marker": "o", "color": COLOURS["repelled"]},
     "gradients alone": {"marker": "|", "color": "0.3", "markersize": 10},
 }
 
@@ -181,41 +212,35 @@ class Point(NamedTuple):
 
 def draw_clock(rows: list[Row], folder: Path) -> None:
     """Seconds of calls and processor times of steps over BlackJAX's, on a log scale."""
-    from matplotlib.figure import Figure
-
     panels = _of_calls(rows), _of_steps(rows)
-    height = max(len({point.line for point in points}) for points in panels)
-    figure = Figure(figsize=(11, 2.4 + 0.3 * height), layout="constrained")
-    titles = (
-        "whole calls: seconds over those of BlackJAX's first",
-        "steps: processor time over that of BlackJAX's",
-    )
-    for axes, points, title in zip(figure.subplots(1, 2), panels, titles, strict=True):
-        lines = list(dict.fromkeys(point.line for point in points))
-        for name in dict.fromkeys(point.name for point in points):
-            mine = [point for point in points if point.name == name]
-            places = [lines.index(point.line) + point.lower for point in mine]
-            ratios = [point.ratio for point in mine]
-            axes.plot(ratios, places, linestyle="", label=name, **mine[0].style)
-        axes.axvline(1.0, color="0.6", linewidth=1, zorder=0)
-        axes.set_xscale("log")
-        low, high = axes.get_xlim()
-        axes.set_xticks([tick for tick in TICKS if low <= tick <= high])
-        axes.set_xticks([], minor=True)
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_yticks(range(len(lines)), lines, fontsize=9)
-        axes.set_ylim(len(lines) - 0.5, -0.5)
-        axes.grid(axis="x", alpha=0.3)
-        for place in range(1, len(lines)):
-            axes.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
-        axes.set_title(title, fontsize=10)
-        axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
-    figure.savefig(folder / PICTURE, dpi=120)
+    lines = [list(dict.fromkeys(point.line for point in points)) for points in panels]
+    heights = [1.6 + 0.42 * len(lines[0]), 1.4 + 0.21 * len(lines[1])]
+    titles = "seconds of whole calls", "processor time of steps"
+    with look():
+        figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+        both = figure.subplots(2, 1, height_ratios=heights)
+        for axes, points, names, title in zip(both, panels, lines, titles, strict=True):
+            for name in dict.fromkeys(point.name for point in points):
+                mine = [point for point in points if point.name == name]
+                places = [names.index(point.line) + point.lower for point in mine]
+                ratios = [point.ratio for point in mine]
+                axes.plot(ratios, places, linestyle="", label=name, **mine[0].style)
+            name_lines(axes, names, title, same=1.0)
+            axes.set_xscale("log")
+            low, high = axes.get_xlim()
+            axes.set_xticks([tick for tick in TICKS if low <= tick <= high])
+            axes.set_xticks([], minor=True)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_xlabel(
+                f"← faster      over BlackJAX's {('first call', 'step')[axes is both[1]]}"
+            )
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        save(figure, folder / PICTURE)
 
 
 def _of_calls(rows: list[Row]) -> list[Point]:
     points = []
-    for place, (library, colour) in enumerate(COLOURS.items()):
+    for place, (library, colour) in enumerate(LIBRARIES.items()):
         for row in (row for row in of_kind(rows, "call") if row["library"] == library):
             filled = colour if row["call"] == "first" else "none"
             style = {"marker": MARKERS[row["call"]], "color": colour, "markerfacecolor": filled}

@@ -31,6 +31,14 @@ def _ratios(samplers: dict[str, Row], ours: str, side: str, per: str) -> list[tu
     return [against(own, side, best_of(samplers, name, per), name, per) for name in FUNCTIONALS]
 
 
+def over_best(rows: list[Row], per: str) -> dict[str, list[tuple[float, float]]]:
+    """`srmc.sample` over the best rival of each functional, with standard errors, by target."""
+    return {
+        target: _ratios(samplers, "srmc, auto", "rebalanced", per)
+        for target, samplers in _by_target(rows).items()
+    }
+
+
 def _lines(rows: list[Row], ours: str, side: str, per: str) -> list[list[str]]:
     """A heading, a line per target, and the geometric means over targets that are not controls."""
     lines, kept = [["target", *(f"{name}s" for name in FUNCTIONALS)]], []

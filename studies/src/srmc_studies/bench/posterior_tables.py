@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from srmc.results.look import COLOURS, WIDTH, look, save
 from srmc_studies.bench.cells import LEFT, cell, geometric_mean, markdown, ways
 from srmc_studies.bench.measures import FUNCTIONALS
+from srmc_studies.bench.panels import LEAST, LEFT_IS_BETTER, dots, key, name_lines, of_ratios
 
 Row = dict[str, Any]
 PICTURE = "posteriors.png"
@@ -119,8 +122,8 @@ def _older(rows: list[Row]) -> list[str]:
     if not found:
         return []
     return [
-        f"Of an earlier version, without standard errors of ratios between samplers: "
-        f"{', '.join(found)}."
+        f"These rows are from a still earlier version and have no standard errors of ratios "
+        f"between samplers: {', '.join(found)}."
     ]
 
 
@@ -137,7 +140,7 @@ def posteriors_page(rows: list[Row]) -> str:
         "posterior's variances, and averaged over the unconstrained coordinates. Rebalanced runs "
         "have fewer draws than plain ones, so that both take about the same number of gradients.",
         *_older(rows),
-        f"![Ratios at equal gradients and at equal seconds]({PICTURE})",
+        f"![Ratios of both tables below, at equal gradients]({PICTURE})",
         "## Against the best rival",
         "The least error times gradients of any sampler followed by `srmc.rebalance`, divided by "
         "the least of any sampler alone, in the first table, and of any sampler alone or with "
@@ -200,24 +203,27 @@ def _hours(rows: list[Row]) -> float:
 
 
 def draw_picture(rows: list[Row], folder: Path) -> None:
-    """Ratios against the best rival, one line per posterior."""
-    from matplotlib.figure import Figure
-
-    found = by_posterior(rows)
-    figure = Figure(figsize=(10, 1.2 + 0.28 * len(found)), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
-    for axes, unit in zip(panels, ("gradients", "seconds"), strict=True):
-        for name, marker in zip(FUNCTIONALS, "os^Dv", strict=True):
-            ratios = [against_best(mine, name, unit)[0] for mine in found.values()]
-            axes.plot(ratios, range(len(found)), marker, alpha=0.8, label=name, linestyle="none")
-        axes.axvline(1.0, color="0.5", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_title(f"best rebalanced over best rival, equal {unit}", fontsize=9)
-        axes.grid(alpha=0.3)
-    panels[0].set_yticks(range(len(found)), list(found), fontsize=8)
-    panels[0].invert_yaxis()
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-    figure.savefig(folder / PICTURE, dpi=120)
+    """The ratios of both tables at equal gradients, one line per posterior."""
+    found, colour = by_posterior(rows), COLOURS["rebalanced"]
+    last = [name.rpartition("-")[2] for name in found]
+    names = [a if last.count(a) == 1 else name for a, name in zip(last, found, strict=True)]
+    with look():
+        figure = Figure(figsize=(WIDTH, 1.2 + 0.36 * len(found)), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True, squeeze=False)[0]
+        titles = {"alone": ("plain",), "alone or with control variates": RIVALS}
+        for axes, (title, sides) in zip(panels, titles.items(), strict=True):
+            for n, (name, marker) in enumerate(zip(FUNCTIONALS, "os^Dv", strict=True)):
+                pairs = [against_best(mine, name, "gradients", sides) for mine in found.values()]
+                style = {"marker": marker, "markerfacecolor": colour if n < 3 else "none"}
+                values, errors = ([pair[k] for pair in pairs] for k in (0, 1))
+                errors = [e if np.isfinite(e) else 0.0 for e in errors]
+                place = 0.15 * (n - 2)
+                dots(axes, values, errors, place, LEAST, color=colour, label=f"{name}s", **style)
+            name_lines(axes, [name.replace("_", " ") for name in names], title, same=1.0)
+            of_ratios(axes, 0.5 * LEAST, 12)
+        label = f"{LEFT_IS_BETTER}      best rebalanced sampler over the best other sampler"
+        key(figure, panels[0], label)
+        save(figure, folder / PICTURE)
 
 
 def _against_lines(rows: list[Row], sides: tuple[str, ...]) -> list[list[str]]:

@@ -35,7 +35,7 @@ WHERE: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 SMALL, LARGE = ("logistic", "eight-schools", "banana", "student-t"), ("cox-256", "ellipsoid-1000")
 OF_REBALANCING = dict.fromkeys(
-    ("LEVELS", "OUTERMOST", "BANDWIDTH", "FAR", "ORDER", "RIDGES", "FOLDS", "FEATURES", "SAMPLED"),
+    ("LEVELS", "OUTERMOST", "FAR", "RIDGES", "FOLDS", "FEATURES", "SAMPLED"),
     ("nuts", SMALL),
 ) | {
     "ROUNDS": ("nuts", SMALL),

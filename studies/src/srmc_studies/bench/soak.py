@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def soak(
     quick: bool = False,
     on_progress: Callable[..., None] = lambda *args: None,
 ) -> list[dict[str, Any]]:
-    """Seconds of each step of each case, and the memory of the process after it, in MB.
+    """Seconds of each step of each case, and the peak memory of the process after it, in MB.
 
     A case that fails has a row that says so.
     """
@@ -37,7 +37,10 @@ def soak(
     for done, case in enumerate(asked):
         on_progress("soak", done, len(asked), case)
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-            rows += pool.submit(_rows, case, quick).result()
+            try:
+                rows += pool.submit(_rows, case, quick).result()
+            except BrokenExecutor:  # the system ended the process, which used too much memory
+                rows.append(_row(case, "failed", (np.nan, np.nan), np.nan, "the process died"))
     on_progress("soak", len(asked), len(asked), "")
     return rows
 
@@ -52,22 +55,31 @@ def _rows(case: str, quick: bool) -> list[dict[str, Any]]:
                 if step is None:
                     return rows
                 name, action = step
-                began = time.perf_counter()
+                began = _clocks()
                 action()
-                seconds, failed = time.perf_counter() - began, ""
+                seconds, failed = _clocks() - began, ""
             except Exception as error:  # a row of the table
-                name, seconds, failed = "failed", np.nan, f"{type(error).__name__}: {error}"
-            rows.append(
-                {
-                    "case": case,
-                    "step": name,
-                    "seconds": seconds,
-                    "peak": _megabytes(),
-                    "failed": failed,
-                }
-            )
+                name, seconds, failed = "failed", 2 * [np.nan], f"{type(error).__name__}: {error}"
+            rows.append(_row(case, name, seconds, _megabytes(), failed))
             if failed:
                 return rows
+
+
+def _row(case: str, step: str, seconds: Any, peak: float, failed: str) -> dict[str, Any]:
+    wall, processor = map(float, seconds)
+    return {
+        "case": case,
+        "step": step,
+        "seconds": wall,
+        "processor_seconds": processor,
+        "peak": peak,
+        "failed": failed,
+    }
+
+
+def _clocks() -> np.ndarray:
+    """Wall time, and processor time of this process."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def _megabytes() -> float:

@@ -52,12 +52,31 @@ def soak_table(rows: list[dict[str, Any]]) -> Table:
     out = Table(box=SIMPLE_HEAD, title="Long and large runs", **LEFT)
     for column in ("case", "step"):
         out.add_column(column)
-    for column in ("seconds", "peak, MB"):
+    for column in SOAKED:
         out.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        step = f"{row['step']} {row['failed']}".rstrip()
-        out.add_row(row["case"], step, f"{row['seconds']:.3g}", f"{row['peak']:,.0f}")
+        out.add_row(*_soaked(row))
     return out
+
+
+SOAKED = ("seconds", "processor seconds", "peak, MB")
+
+
+def _soaked(row: dict[str, Any]) -> tuple[str, ...]:
+    seconds = (row[name] for name in ("seconds", "processor_seconds"))
+    step = f"{row['step']} {row['failed']}".rstrip()
+    return row["case"], step, *(f"{value:,.1f}" for value in seconds), f"{row['peak']:,.0f}"
+
+
+def soak_page(rows: list[dict[str, Any]]) -> str:
+    """The same as Markdown."""
+    about = (
+        "Each case ran in a process of its own, on two cores that other programs used as well, so "
+        "that seconds of wall time are upper bounds.\nProcessor time is that of all threads. Peak "
+        "memory is that of the process until the end of the step.\n"
+    )
+    lines = [about, "| " + " | ".join(("case", "step", *SOAKED)) + " |", "|---|---|---:|---:|---:|"]
+    return "\n".join([*lines, *("| " + " | ".join(_soaked(row)) + " |" for row in rows), ""])
 
 
 def discrete_table(rows: list[dict[str, Any]]) -> Table:
@@ -229,6 +248,8 @@ def page(rows: list[dict[str, Any]]) -> tuple[str, str]:
         return "Rebalanced over plain draws", rebalance_page(rows)
     if "fixed_length" in rows[0]:
         return "Coverage of runs that end at a stated error", stopping_page(rows)
+    if "peak" in rows[0]:
+        return "Long and large runs", soak_page(rows)
     if "constant" in rows[0]:
         return "How much the constants of the tuning matter", rule_page(rows)
     if "draws_per_chain" in rows[0]:

@@ -157,25 +157,28 @@ def plot(record: dict[str, Any]) -> Any:
     """Predicted and simulated variances against alpha."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    from srmc.results.look import COLOURS, WIDTH
+
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
     unit = record["predicted"][0]
     x = 1 + np.array(record["alphas"])
     finely, curve = np.array(record["curve"])
     axes.plot(1 + finely, curve / unit, "k-", label="limit theorem")
     axes.axhline(record["control_variate"] / unit, color="k", ls=":", label="control variate")
+    look: dict[str, Any] = {"color": COLOURS["repelled"], "ms": 5, "capsize": 3}
     for marker, (steps, rows) in zip("os^D", record["simulated"].items(), strict=False):
         middle, low, high = (np.array([r[k] for r in rows]) / unit for k in ("mse", "low", "high"))
         bars = np.clip([middle - low, high - middle], 0, None)
-        axes.errorbar(
-            x, middle, bars, fmt=marker, ms=5, capsize=3, label=f"{int(steps):,} steps, simulated"
-        )
+        label = f"{int(steps):,} steps, simulated"
+        filled = look["color"] if marker == "o" else "none"
+        axes.errorbar(x, middle, bars, fmt=marker, mfc=filled, label=label, **look)
     axes.set(
         xscale="log",
         yscale="log",
         xlabel="1 + alpha",
-        ylabel="variance of means, over plain MALA's",
+        ylabel="variance of means\nover plain MALA's",
         title=f"{record['target']}, {record['replicates']} runs each",
     )
-    axes.legend(frameon=False)
+    axes.legend()
     return figure

@@ -3,9 +3,12 @@
 from srmc_studies.cli.bench import bench
 from srmc_studies.cli.compare import (
     calibration,
+    centred,
     clock,
     coordinates,
+    divergences,
     gallery,
+    growth,
     multimodal,
     posteriors,
     streaming,
@@ -14,7 +17,10 @@ from srmc_studies.cli.reproduce import reproduce
 from srmc_studies.cli.theory import theory
 from srmc_studies.cli.train import train
 
-for comparison in (posteriors, multimodal, streaming, calibration, clock, gallery, coordinates):
+for comparison in (
+    *(posteriors, multimodal, streaming, calibration, clock, gallery, growth),
+    *(coordinates, centred, divergences),
+):
     bench.command()(comparison)
 
 __all__ = ["bench", "reproduce", "theory", "train"]

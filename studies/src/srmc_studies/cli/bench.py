@@ -23,6 +23,8 @@ _ASKED = (
     "factor",
     "draws",
     "target_error",
+    "case",
+    "step",
 )
 
 bench = typer.Typer(no_args_is_help=True)
@@ -271,13 +273,30 @@ def measure(
 
 
 @bench.command()
+def evidence(
+    docs: Annotated[Path, typer.Option(help="A folder with data/ and evidence/.")] = Path("docs"),
+    readme: Annotated[Path | None, typer.Option(help="A README with a place for a table.")] = None,
+) -> None:
+    """Draw the pictures of the page of evidence, and fill the table of the README."""
+    from srmc_studies.bench import evidence as pictures
+
+    try:
+        for path in pictures.evidence(docs):
+            console.print(str(path))
+        if readme is not None:
+            pictures.fill_readme(readme, docs)
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+@bench.command()
 def page(
     rows: Annotated[list[Path], typer.Argument(help="JSON files of one kind of benchmark.")],
     out: Annotated[Path, typer.Option(help="A Markdown file.")],
     joined: Annotated[Path | None, typer.Option(help="A JSON file for the rows of all.")] = None,
 ) -> None:
-    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `discs`, `coverage`, `stopping` or
-    `rule` as a page.
+    """Tables of `srmc bench noharm`, `rebalance`, `discrete`, `discs`, `coverage`, `stopping`,
+    `rule` or `soak` as a page.
 
     A row of a later file replaces an earlier row with the same target, kernel and settings.
     """

@@ -164,6 +164,44 @@ def streaming(
         page.write_text(measurements.streaming_page(found))
 
 
+def growth(
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="Not all, but draws, chains, dimensions, rows, simulation or devices."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of which the fastest counts.")] = 3,
+    quick: Annotated[bool, typer.Option(help="Small sizes, in this process.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+    rows: Annotated[
+        list[Path] | None, typer.Option(help="Rows of earlier runs, to join or make a page of.")
+    ] = None,
+) -> None:
+    """Seconds per draw, chain, dimension and row of data, with slopes; bytes between devices."""
+    from srmc_studies.bench import growth as measurements
+    from srmc_studies.bench import growth_tables as tables
+
+    _check_page(page)
+    if rows is not None:
+        found = _joined(rows, tables.growth_table, out)
+    else:
+        run = functools.partial(
+            measurements.growth, part, repeats=repeats, quick=quick, on_row=_appending(out)
+        )
+        found = measure(run, tables.growth_table, out)
+    if page is not None:
+        page.write_text(tables.growth_page(found))
+
+
+def _joined(files: list[Path], table: Callable[..., Any], out: Path | None) -> list[dict[str, Any]]:
+    """The rows of earlier runs, shown, and written to one file."""
+    found = [row for file in files for row in json.loads(file.read_text())]
+    console.print(table(found))
+    if out is not None:
+        out.write_text(json.dumps(found, indent=2) + "\n")
+    return found
+
+
 def _check_page(page: Path | None) -> None:
     if page is not None and not page.parent.is_dir():
         fail(ValueError(f"page must be a file in an existing folder, got {page}"))
@@ -171,6 +209,10 @@ def _check_page(page: Path | None) -> None:
 
 def clock(
     model: Annotated[list[str] | None, typer.Option(help="Some models, not all.")] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="Not all, but calls, steps, builders, memory or import."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of the libraries.")] = 1,
     quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
@@ -178,20 +220,24 @@ def clock(
         Path | None, typer.Option(help="A Markdown file; its picture goes beside it.")
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Rows of an earlier run, to make a page of them.")
+        list[Path] | None, typer.Option(help="Rows of earlier runs, to join or make a page of.")
     ] = None,
 ) -> None:
-    """Seconds of first and second calls, of steps, and memory, beside other libraries."""
+    """Seconds of first and second calls, of steps, and memory, compared with other libraries."""
     from srmc_studies.bench import clock as measurements
     from srmc_studies.bench import clock_tables as tables
 
     _check_page(page)
     if rows is not None:
-        found = json.loads(rows.read_text())
-        console.print(tables.clock_table(found))
+        found = _joined(rows, tables.clock_table, out)
     else:
         run = functools.partial(
-            measurements.clock, model, rounds=rounds, quick=quick, on_row=_appending(out)
+            measurements.clock,
+            model,
+            parts=part,
+            rounds=rounds,
+            quick=quick,
+            on_row=_appending(out),
         )
         found = measure(run, tables.clock_table, out)
     if page is not None:
@@ -272,3 +318,38 @@ def coordinates(
         found = measure(run, tables.coordinates_table, out)
     if page is not None:
         page.write_text(tables.coordinates_page(found))
+
+
+def centred(
+    data_sets: Annotated[int, typer.Option(min=20)] = 500,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Few data sets, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Simulation-based calibration of a centred hierarchy, in its own and learned coordinates."""
+    from srmc_studies.bench import centred as measurements
+
+    _check_page(page)
+    size = measurements.Size(data_sets)
+    run = functools.partial(measurements.centred, size, seed=seed, quick=quick)
+    found = measure(run, measurements.centred_table, out)
+    if page is not None:
+        page.write_text(measurements.centred_page(found))
+
+
+def divergences(
+    replicates: Annotated[int, typer.Option(min=2)] = 20,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Two targets, few replicates.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Divergences from a Gaussian of known posteriors, before and after learning coordinates."""
+    from srmc_studies.bench import divergences as measurements
+
+    _check_page(page)
+    run = functools.partial(measurements.divergences, replicates, seed=seed, quick=quick)
+    found = measure(run, measurements.divergences_table, out)
+    if page is not None:
+        page.write_text(measurements.divergences_page(found))

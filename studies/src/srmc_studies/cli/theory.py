@@ -21,6 +21,7 @@ def theory(
     ),
 ) -> None:
     """Predictions of the limit theorem for MALA on a target, compared with simulation."""
+    from srmc.results.look import look, save
     from srmc_studies.bench import tables
     from srmc_studies.bench.theory import laws, plot
 
@@ -35,8 +36,9 @@ def theory(
             )
     except (ValueError, OSError) as error:
         fail(error)
-    figure = plot(record)
+    with look():
+        figure = plot(record)
     (out / "theory.json").write_text(json.dumps(record, indent=2) + "\n")
-    write_whole(out / "theory.png", lambda p: figure.savefig(p, dpi=110))
+    write_whole(out / "theory.png", lambda p: save(figure, p))
     console.print(tables.theory_table(record))
     console.print(f"Numbers and picture are in [bold]{escape(str(out))}[/].")

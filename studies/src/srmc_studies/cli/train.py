@@ -22,7 +22,7 @@ def train(
 ) -> None:
     """Train an energy-based model or a classifier; write its weights and a card of its quality.
 
-    The quality is shown beside that on the card of the shipped weights.
+    The quality is compared with that on the card of the shipped weights.
     """
     try:
         from srmc_studies.paper.ebm import networks, recipes, training

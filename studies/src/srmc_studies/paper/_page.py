@@ -63,8 +63,8 @@ def _checks(row: LedgerRow) -> list[str]:
     return [f"{'✓' if held else '✗'} {text}" for text, held in row["checks"].items()]
 
 
-def markdown(rows: Sequence[LedgerRow]) -> str:
-    """The ledger as a Markdown page: a line per claim, and its rows folded below."""
+def markdown(records: Sequence[Record], rows: Sequence[LedgerRow]) -> str:
+    """The ledger as a Markdown page: a line per claim; its rows and the pictures folded below."""
     head = ("claim", "in the paper", "the paper's value", "verdict", "under which readings")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     found = claims(rows)
@@ -78,13 +78,21 @@ def markdown(rows: Sequence[LedgerRow]) -> str:
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     title = "# The paper's experiments, repeated"
-    note = "Written by `srmc reproduce ledger`; index.html shows the pictures as well."
+    note = "Written by `srmc reproduce ledger`."
+    pictures = "\n\n".join(map(_pictures, records))
     folded = "\n\n".join(_folded(claim, n) for n, claim in enumerate(found, 1))
     return (
         f"{title}\n\n{note}\n\n{INTRODUCTION}\n\n{count(rows)}.\n\n"
         + "\n".join(lines)
-        + f"\n\n## The rows of each claim\n\n{folded}\n"
+        + f"\n\n## The rows of each claim\n\n{folded}\n\n## Pictures\n\n{pictures}\n"
     )
+
+
+def _pictures(record: Record) -> str:
+    """The pictures of an experiment, which a reader unfolds."""
+    name = record["experiment"]
+    shown = "\n\n".join(f"![{name}, {each}]({name}-{each}.png)" for each in record["figures"])
+    return f"<details markdown><summary>{name}</summary>\n\n{shown}\n\n</details>"
 
 
 def _folded(claim: Claim, n: int) -> str:

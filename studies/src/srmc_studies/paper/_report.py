@@ -58,7 +58,7 @@ def build(out: Path, names: list[str]) -> list[LedgerRow]:
     records: list[Record] = [json.loads(path.read_text()) for path in found]
     rows = ledger(records)
     (out / "ledger.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (out / "ledger.md").write_text(_page.markdown(rows))
+    (out / "ledger.md").write_text(_page.markdown(records, rows))
     (out / "counts.txt").write_text(count(rows) + ".\n")
     (out / "index.html").write_text(_page.html(records, rows, out))
     return rows

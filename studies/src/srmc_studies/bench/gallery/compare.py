@@ -80,8 +80,10 @@ def known(summaries: list[Any], heavy: tuple[str, ...]) -> Known:
 def z_scores(truth: Known, summaries: list[Any]) -> dict[str, dict[str, float]]:
     """For each group of functionals, the root mean square of z-scores over replicates.
 
-    Its standard error is from the scatter of replicates. `without` is the share of estimates that
-    have no standard error, and `long` the mean share of the long runs in the squared errors.
+    Its standard error is from the scatter of replicates, which does not show the errors of the long
+    runs, since all replicates share them. These add `long`, their mean share in the squared errors,
+    over the root of twice the number of estimates. `without` is the share of estimates that have no
+    standard error.
     """
     off = np.array([truth.off(summary) for summary in summaries])
     error = np.array([truth.error(summary) for summary in summaries])
@@ -95,12 +97,13 @@ def z_scores(truth: Known, summaries: list[Any]) -> dict[str, dict[str, float]]:
         asked = np.isfinite(off[:, rows])
         each = [float(np.mean(s[t])) for s, t in zip(squares, there, strict=True) if t.any()]
         root = float(np.sqrt(np.mean(each)))
-        share = (truth.noise[rows] / error[:, rows])[there] ** 2
+        share = float(np.mean((truth.noise[rows] / error[:, rows])[there] ** 2))
+        common = share * root / np.sqrt(2 * there.any(axis=0).sum())
         found[group] = {
             "value": root,
-            "error": _scatter(each) / (2 * root),
+            "error": float(np.hypot(_scatter(each) / (2 * root), common)),
             "without": 1 - float(there.sum() / asked.sum()),
-            "long": float(np.mean(share)),
+            "long": share,
         }
     return found
 
