@@ -18,7 +18,7 @@ if version("jaxlib").startswith("0.9."):  # XLA does not start with a flag that 
 import jax
 import pytest
 
-from srmc._arviz import import_arviz
+from srmc._extras import import_arviz
 
 import_arviz()  # before PyMC does, in whose hands ArviZ's stamp of the day can fail
 

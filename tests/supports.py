@@ -1,8 +1,9 @@
 """Targets whose support is not convex, or whose density jumps: adversarial cases for rebalancing.
 
 Each has exact independent draws, so that what moving them does to squared errors and coverage is
-measured without a sampler. `python tests/supports.py 32 200` measures all of them, each with 32
-seeds, and counts false alarms on smooth targets, each with 200.
+measured without a sampler. `python tests/supports.py 32 200` counts how often the checks find each
+of them, with 32 seeds, and false alarms on smooth targets, with 200 each. With `0 0 32` it measures
+what `srmc.rebalance` does to the errors of each.
 """
 
 import sys
@@ -10,10 +11,13 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from srmc.rebalance.batched import Batched
+from srmc.rebalance.check import check_assumption
+from srmc.rebalance.segments import integrate_segments
 from srmc.rebalance.support import probe
 
 FAR = 2.0  # half the distance between islands
@@ -84,10 +88,21 @@ CASES = {
     "product above": Support(
         3, _where(lambda x, xp: x[..., 0] * x[..., 1] * x[..., 2] > -0.1)
     ),
-    "jump along a parabola": Support(
+    "jump of .3 around a disc": Support(
+        2, lambda x, xp: xp.where(_radius(x) < 0.7, np.exp(-0.3), 1.0)
+    ),
+    "jump of .3 along a parabola": Support(
         2, lambda x, xp: xp.where(x[..., 1] > x[..., 0] ** 2 - 1, 1.0, np.exp(-0.3))
     ),
     "jump of 2 at a line": Support(2, lambda x, xp: xp.where(x[..., 0] > 0.4, 1.0, np.exp(-2.0))),
+    "a third in a corner": Support(
+        2,
+        lambda x, xp: xp.where((x[..., 0] > 0.5) & (x[..., 1] > 0.5), np.exp(-1.0), 1.0),
+        True,
+    ),
+    "a third in a disc": Support(
+        2, lambda x, xp: xp.where(_radius(x, 1.0) < 0.7, np.exp(-1.0), 1.0), True
+    ),
     "checkerboard": Support(
         2, _where(lambda x, xp: xp.sin(3 * x[..., 0]) * xp.sin(3 * x[..., 1]) > 0)
     ),
@@ -106,6 +121,19 @@ CASES = {
 }  # fmt: skip
 
 
+def found(case, seeds, count=1000):
+    """How often a check finds the case."""
+    support, one = CASES[case], np.zeros((1, 1, CASES[case].dim), np.float32)
+    density = Batched("density", support.logdensity_fn, one, ())
+    score = Batched("score", support.score_fn, one, (support.dim,))
+    hits = 0
+    for seed in seeds:
+        x = support.draws(np.random.default_rng(seed), 4, count // 4)
+        x = x.astype(np.float32).astype(float)
+        hits += any(check.failed for check in check_assumption(x, -x, score, density))
+    return hits
+
+
 def fares(case, rebalance, seeds, chains=4, count=250):
     """Squared errors of means and variances, after over before; largest of each, and refusals.
 
@@ -122,9 +150,9 @@ def fares(case, rebalance, seeds, chains=4, count=250):
                 x, support.score_fn, logdensity_fn=support.logdensity_fn, progress=False
             )
         refused += np.array_equal(moved, x)
-        for found, y in ((before, x), (after, moved)):
+        for kept, y in ((before, x), (after, moved)):
             flat = np.asarray(y, float).reshape(-1, support.dim)
-            found.append([(flat.mean(axis=0) - mean) ** 2, (flat.var(axis=0) - variance) ** 2])
+            kept.append([(flat.mean(axis=0) - mean) ** 2, (flat.var(axis=0) - variance) ** 2])
     ratios = np.mean(after, axis=0) / np.mean(before, axis=0)
     return {"means": ratios[0].max(), "variances": ratios[1].max(), "refused": refused}
 
@@ -235,30 +263,38 @@ SMOOTH = {
 
 
 def alarms(case, seeds, dtype=np.float32, count=1000):
-    """How often the support of a smooth target is taken for one with an edge."""
-    smooth, density, found = SMOOTH[case], None, 0
+    """How often a smooth target is taken for one with an edge, and for one with a jump."""
+    smooth, density, edges, jumps = SMOOTH[case], None, 0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
         x = smooth.draws(rng, count).astype(dtype).astype(float)
-        density = density or Batched("density", smooth.logdensity_fn, x[None], ())
-        found += probe(x, density, rng).failed
-    return found
+        if density is None:
+            density = Batched("density", smooth.logdensity_fn, x[None], ())
+            score = Batched("score", jax.grad(smooth.logdensity_fn), x[None], x.shape[1:])
+        edges += probe(x, density, rng).failed
+        jumps += integrate_segments(x, score(x), score, density, rng).failed
+    return edges, jumps
 
 
-def main(seeds=8, smooth=0):
+def main(seeds=8, smooth=0, rebalanced=0):
     import srmc
 
     for case in CASES if seeds else ():
-        found = fares(case, srmc.rebalance, range(seeds))
-        sys.stdout.write(
-            f"{case:26} means {found['means']:7.2f}  variances {found['variances']:7.2f}  "
-            f"stayed {found['refused']} of {seeds}\n"
-        )
-        sys.stdout.flush()
+        _say(f"{case:28} found with {found(case, range(seeds))} of {seeds} seeds")
     for case in SMOOTH if smooth else ():
-        found = alarms(case, range(smooth))
-        sys.stdout.write(f"{case:26} {found} false alarms in {smooth} runs\n")
-        sys.stdout.flush()
+        edges, jumps = alarms(case, range(smooth))
+        _say(f"{case:28} {edges} edges and {jumps} jumps in {smooth} runs")
+    for case in CASES if rebalanced else ():
+        fared = fares(case, srmc.rebalance, range(rebalanced))
+        _say(
+            f"{case:28} means {fared['means']:7.2f}  variances {fared['variances']:7.2f}  "
+            f"stayed {fared['refused']} of {rebalanced}"
+        )
+
+
+def _say(text):
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

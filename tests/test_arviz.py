@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 
-from srmc import _arviz
+from srmc import _extras
 
 ALONE = f"""
 import importlib.util
-spec = importlib.util.spec_from_file_location("_arviz", {_arviz.__file__!r})
+spec = importlib.util.spec_from_file_location("_arviz", {_extras.__file__!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 import matplotlib.pyplot, xarray  # what takes long; then all go on at once

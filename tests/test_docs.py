@@ -47,6 +47,8 @@ def anywhere(tmp_path, monkeypatch):
 def test_the_page_runs(page):
     if page in NEEDS:
         pytest.importorskip(NEEDS[page])
+        if NEEDS[page] == "pymc":  # as its first import in a process does
+            jax.config.update("jax_enable_x64", True)
     scope: dict = {}
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", UserWarning)
@@ -189,3 +191,16 @@ def test_the_paper_cites_what_its_bibliography_has():
     cited = set(re.findall(r"@([a-z]+)", paper))
     assert cited == set(re.findall(r"^@\w+\{(\w+),", known, re.MULTILINE))
     assert len(paper.split()) < 1000
+
+
+def test_outputs_are_printed_again():
+    """Blocks keep their state, output is shared out over fences, and other blocks stay."""
+    outputs = of_the_site("outputs")
+    page = (
+        "```python\nx = 1\nprint(x)\n```\n\n```\nold\n```\n\n"
+        "```python\nprint(x + 1)\nprint()\nprint(3)\n```\n\n"
+        "first:\n\n```\na\nb\n```\n\n```\nc\n```\n\n"
+        "```python\nprint('one line')\n```\n\n```\ntwo\nlines\n```\n"
+    )
+    new = outputs.renewed(page)
+    assert new == page.replace("old", "1").replace("a\nb", "2\n").replace("\nc\n", "\n3\n")

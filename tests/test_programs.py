@@ -132,6 +132,25 @@ def test_a_second_call_compiles_nothing_on_any_path(caplog, options):
         assert compiled(caplog) == []
 
 
+def posterior(x, data):
+    return -0.5 * jnp.sum((data - x[0]) ** 2) - 0.5 * x[0] ** 2
+
+
+def test_models_of_equal_shape_share_a_program(caplog):
+    data = np.random.default_rng(0).normal(size=(3, 20)).astype(np.float32)
+    first, *others = [jax.tree_util.Partial(posterior, data=own) for own in data]
+    options = {"num_warmup": 120, "num_samples": 100, "num_chains": 2, "progress": False}
+    options |= {"kernel": "hmc", "initial_position": np.zeros(1, np.float32)}
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        srmc.sample(first, **options)
+        compiled(caplog)
+        runs = srmc.sample_many(others, **options)
+        assert not runs.failed
+        assert compiled(caplog) == []
+    means = [run.result.draws["x"].mean() for run in runs.values()]
+    np.testing.assert_allclose(means, data[1:].sum(axis=1) / 21, atol=0.2)
+
+
 def test_a_second_call_of_rebalance_compiles_nothing(caplog):
     logp = lambda x: -0.5 * jnp.sum((x - 0.3) ** 2)
     x = 0.3 + np.random.default_rng(0).normal(size=(2, 100, 3)).astype(np.float32)

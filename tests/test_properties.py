@@ -14,7 +14,7 @@ import pytest
 import srmc
 from srmc import _files as files
 from srmc._checks import as_seed, check_count, check_number, printable
-from srmc.models.labels import Labels
+from srmc.models.problem import Labels
 from srmc.results.kept import Kept
 
 pytest.importorskip("hypothesis")

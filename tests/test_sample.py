@@ -304,7 +304,7 @@ def test_paper_settings_are_one_keyword_away():
         ({"statistics": 3}, TypeError, "statistics must be a function"),
         ({"repellence": {"alpa": 1}}, ValueError, "repellence must be keywords of repel, got alpa"),
         ({"initial_position": "priors"}, ValueError, "initial_position must be one of"),
-        ({"initial_position": [0.0] * 9}, ValueError, r"write jnp.array\(\[0.0, 0.0"),
+        ({"initial_position": [0] * 9}, ValueError, r"write jnp.array\(\[0, .*, float\)"),
         ({"model": 3}, TypeError, "model must be a log density"),
         ({"model": lambda x: x}, ValueError, "must return one floating-point number"),
     ],

@@ -41,12 +41,27 @@ def test_an_improper_density_is_called_that_and_nothing_else(density, said):
     assert all(text.startswith("the draws are unchanged") for text in about_moves)
 
 
+@pytest.mark.parametrize(
+    ("density", "said"),
+    [
+        (lambda x: 0.0 * jnp.sum(x), "the log density is flat"),
+        (lambda x: jnp.sum(x**2) / 2, "the log density grows .* Check its sign"),
+    ],
+    ids=["flat", "sign"],
+)
+def test_moments_of_an_improper_density_are_called_that(density, said):
+    with pytest.warns(UserWarning, match=said):
+        sample(density, kernel="mala", keep="moments")
+
+
 def test_proper_densities_are_not_taken_for_improper(recwarn):
     targets = [lambda x: -0.5 * jnp.sum(x**2), lambda x: -jnp.sum(jnp.log1p(x**2))]
     targets += [lambda x: jnp.logaddexp(*(-0.5 * jnp.sum((x - m) ** 2) for m in (-3, 3)))]
     for density in targets:
         result = sample(density, num_samples=200)
         assert not any("improper" in text for text in result.warnings)
+    sample(targets[0], kernel="mala", keep="moments")
+    assert not any("improper" in str(one.message) for one in recwarn)
 
 
 def test_few_draws_are_not_rebalanced_in_silence():
@@ -107,7 +122,7 @@ def test_what_numpyro_refuses_is_said_of_the_model():
         a = numpyro.sample("a", dist.Normal(0.0, 1.0))
         numpyro.sample("y", dist.Normal(a, scale), obs=y)
 
-    with pytest.raises(ValueError, match=r"model must run .* unique names"):
+    with pytest.raises(ValueError, match=r"model must run, .* unique names"):
         sample(twice, initial_position=None)
     bad = ({"y": "abc"}, {"y": np.zeros(3), "scale": -1.0})
     for data in bad:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.sample.looks import longest, looks
 from srmc.sample.plan import Keep, Plan
+from srmc.sample.precision import longest, looks
 
 
 def skewed(x):
