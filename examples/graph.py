@@ -135,23 +135,28 @@ def table(rows):
 
 
 def draw(rows, path):
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
+    from srmc.results.look import COLOURS, OTHERS, WIDTH, look, save
 
-    figure, axis = plt.subplots(figsize=(8, 3.2), layout="constrained")
     names = [name for name in rows[0] if name not in SETTINGS]
     last = max(row["steps"] for row in rows)
-    for n, row in enumerate(row for row in rows if row["steps"] == last):
-        values, errors = zip(*(row[name] for name in names), strict=True)
-        at = np.arange(len(names)) + 0.16 * (n - 2)
-        label = f"{row['method']} ({row['numbers']:,} numbers)"
-        axis.bar(at, values, 0.15, yerr=1.96 * np.array(errors), capsize=2, label=label)
-    axis.set_xticks(range(len(names)), names)
-    axis.set(yscale="log", ylabel="squared error / variance")
-    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.savefig(path, dpi=150)
+    blue = COLOURS["repelled"]
+    colours = {"plain": COLOURS["plain"], "SRMC, one-hot": blue, "SRMC, few": "#8fb3e6"}
+    colours |= {"SRRW": OTHERS[0], "HDT": OTHERS[1]}
+    with look():
+        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+        axis = figure.subplots()
+        for n, row in enumerate(row for row in rows if row["steps"] == last):
+            values, errors = zip(*(row[name] for name in names), strict=True)
+            at = np.arange(len(names)) + 0.16 * (n - 2)
+            label = f"{row['method']} ({row['numbers']:,} numbers)"
+            bars = {"yerr": 1.96 * np.array(errors), "capsize": 2}
+            axis.bar(at, values, 0.15, label=label, color=colours[row["method"]], **bars)
+        axis.set_xticks(range(len(names)), names)
+        axis.set(yscale="log", ylabel="squared error / variance")
+        figure.legend(loc="outside upper center", ncols=2)
+        save(figure, path)
 
 
 if __name__ == "__main__":

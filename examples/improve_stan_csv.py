@@ -20,7 +20,7 @@ from numpyro.distributions import LKJCholesky, biject_to, constraints
 from shops import COORDS, COUNTS, DIMS, MEASURES, SALES, SHOP
 
 import srmc
-from srmc.models.stan import Layout
+from srmc.models.callback import Layout
 
 SUPPORTS = {
     "mu": constraints.real,

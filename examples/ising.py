@@ -1,4 +1,4 @@
-"""An Ising model of 12 x 12 spins: Gibbs with gradients, plain and repelled, beside each other."""
+"""An Ising model of 12 x 12 spins: Gibbs with gradients, plain and repelled."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Logistic regression on real data (Wisconsin breast cancer) in plain JAX, beside plain NUTS."""
+"""Logistic regression on real data (Wisconsin breast cancer) in plain JAX, against plain NUTS."""
 
 import jax
 import jax.numpy as jnp

@@ -1,15 +1,17 @@
 """The method in three pictures: python examples/method.py docs/explanation/method.png"""
 
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
 import srmc
+from srmc.results.look import COLOURS, WIDTH, look, save
 
-PRECISION = np.linalg.inv([[1.0, 0.6], [0.6, 1.0]])
-PLAIN, MOVED = "#808890", "#c2410c"
+COVARIANCE = np.array([[1.0, 0.6], [0.6, 1.0]])
+PRECISION = np.linalg.inv(COVARIANCE)
 
 
 def score(x):
@@ -18,7 +20,7 @@ def score(x):
 
 def chain(rng, draws, rho=0.9):
     """A sticky chain of the target, as a kernel with small steps would make it."""
-    root = np.linalg.cholesky(np.linalg.inv(PRECISION))
+    root = np.linalg.cholesky(COVARIANCE)
     z = rng.normal(size=2)
     found = []
     for _ in range(draws):
@@ -27,38 +29,49 @@ def chain(rng, draws, rho=0.9):
     return np.array(found)
 
 
-def draw_sets(axis, sets, limit=3.4):
-    for x, colour, label in sets:
-        axis.plot(*x.T, ".", color=colour, ms=4, label=label)
+def contours(axis):
     for radius in (1, 2):
         angle = np.linspace(0, 2 * np.pi, 200)
         circle = radius * np.stack([np.cos(angle), np.sin(angle)])
-        axis.plot(*np.linalg.cholesky(np.linalg.inv(PRECISION)) @ circle, color="0.6", lw=0.8)
-    axis.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal", xticks=[], yticks=[])
+        axis.plot(*np.linalg.cholesky(COVARIANCE) @ circle, color="0.6", lw=0.8)
+    axis.plot(0, 0, "+", color="k", ms=12, zorder=4)
+    axis.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xlabel="x₁")
+
+
+def arrow(axis, start, end):
+    look = {"arrowstyle": "-|>", "color": "k", "lw": 2, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", end, start, arrowprops=look, zorder=5)
+
+
+def rebalanced(x):
+    return np.asarray(srmc.rebalance(x, lambda v: -jnp.asarray(PRECISION) @ v, progress=False))
 
 
 def picture():
-    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     first, second, third = figure.subplots(1, 3)
+    plain, moved = COLOURS["plain"], COLOURS["rebalanced"]
     x = chain(np.random.default_rng(0), 200)
-    better = np.asarray(srmc.rebalance(x, lambda v: -jnp.asarray(PRECISION) @ v, progress=False))
+    better = rebalanced(x)
     mean = np.mean([score(v) for v in x], axis=0)
-    draw_sets(first, [(x, PLAIN, "plain")])
-    first.annotate(
-        "", x.mean(axis=0) + 3 * mean, x.mean(axis=0), arrowprops={"color": MOVED, "width": 2}
-    )
-    first.set_title("a run, and its average score (× 3)")
-    draw_sets(second, [(x, PLAIN, "plain"), (better, MOVED, "moved")])
-    second.set_title("all draws moved by one map")
-    for n in range(200):
-        x = chain(np.random.default_rng(100 + n), 200)
-        moved = srmc.rebalance(x, lambda v: -jnp.asarray(PRECISION) @ v, progress=False)
-        for v, colour in ((x, PLAIN), (np.asarray(moved), MOVED)):
-            third.plot(*v.mean(axis=0), ".", color=colour, ms=3)
-    third.set_aspect("equal")
-    third.set_title("means of 200 such runs")
+    contours(first)
+    first.plot(*x.T, ".", color=plain, ms=4)
+    arrow(first, x.mean(axis=0), x.mean(axis=0) + COVARIANCE @ mean)
+    first.set(title="a run and its average score", ylabel="x₂")
+    contours(second)
+    second.plot(*np.stack([x.T, better.T], axis=1), color=moved, lw=0.5, alpha=0.7)
+    second.plot(*better.T, ".", color=moved, ms=3)
+    second.set(title="all draws moved by one map")
+    runs = [chain(np.random.default_rng(100 + n), 200) for n in range(200)]
+    means = np.array([[run.mean(axis=0), rebalanced(run).mean(axis=0)] for run in runs])
+    third.plot(*means[:, 0].T, ".", color=plain, ms=4, label="plain")
+    third.plot(*means[:, 1].T, ".", color=moved, ms=7, label="rebalanced")
+    third.set(title="means of 200 such runs", aspect="equal", xlabel="mean of x₁")
+    third.set(xlim=(-0.9, 0.9), ylim=(-0.9, 0.9))
+    figure.legend(*third.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
 if __name__ == "__main__":
-    picture().savefig(sys.argv[1] if len(sys.argv) > 1 else "method.png", dpi=110)
+    with look():
+        save(picture(), Path(sys.argv[1] if len(sys.argv) > 1 else "method.png"))

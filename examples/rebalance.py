@@ -5,13 +5,15 @@ Thirty-two runs of plain NUTS on a logistic posterior, 500 draws each, before an
 """
 
 import sys
+from pathlib import Path
 
 import blackjax
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 import srmc
+from srmc.results.look import COLOURS, WIDTH, look, save
 
 target = srmc.targets.logistic()
 score = jax.grad(target.logdensity_fn)
@@ -59,22 +61,25 @@ for name, (plain, ours) in errors.items():
     print(f"{name:24} {plain:.4f}   {ours:.4f}")
 
 if len(sys.argv) > 1:
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    grid = np.linspace(mean[0] - 3 * sd[0], mean[0] + 3 * sd[0], 200)
-    below = lambda x: np.searchsorted(np.sort(x), grid) / len(x)
-    for x, colour, label in ((draws, "0.4", "plain"), (rebalanced, "C3", "rebalanced")):
-        off = np.array([below(run[:, 0]) for run in x]) - below(truth[:, 0])
-        low, high = np.quantile(off, [0.1, 0.9], axis=0)
-        left.fill_between(grid, low, high, color=colour, alpha=0.5, lw=0, label=label)
-    left.axhline(0, color="k", lw=0.8)
-    left.set(
-        title="distribution function less the truth's: 80% of 32 runs", xlabel="first coefficient"
-    )
-    left.legend()
-    place = np.arange(len(errors))
-    for shift, colour, side in ((-0.2, "0.4", 0), (0.2, "C3", 1)):
-        right.barh(place + shift, [e[side] for e in errors.values()], 0.38, color=colour)
-    right.set_yticks(place, list(errors))
-    right.invert_yaxis()
-    right.set(title="root mean square error over runs and coordinates", xlabel="in units of the sd")
-    fig.savefig(sys.argv[1], dpi=110)
+    with look():
+        figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        grid = np.linspace(mean[0] - 3 * sd[0], mean[0] + 3 * sd[0], 200)
+        below = lambda x: np.searchsorted(np.sort(x), grid) / len(x)
+        for x, side in ((draws, "plain"), (rebalanced, "rebalanced")):
+            off = np.array([below(run[:, 0]) for run in x]) - below(truth[:, 0])
+            low, high = np.quantile(off, [0.1, 0.9], axis=0)
+            look_of = {"color": COLOURS[side], "alpha": 0.5, "lw": 0, "label": side}
+            left.fill_between(grid, low, high, **look_of)
+        left.axhline(0, color="k", lw=0.8)
+        left.set(title="error of the distribution function", xlabel="first coefficient")
+        place = np.arange(len(errors))
+        for shift, side, n in ((-0.2, "plain", 0), (0.2, "rebalanced", 1)):
+            widths = [e[n] for e in errors.values()]
+            right.barh(place + shift, widths, 0.38, color=COLOURS[side])
+        right.set_yticks(place, list(errors))
+        right.invert_yaxis()
+        right.set(title="root mean square error", xlabel="← smaller      in posterior sds")
+        named = left.get_legend_handles_labels()
+        figure.legend(*named, loc="outside upper center", ncols=2)
+        save(figure, Path(sys.argv[1]))

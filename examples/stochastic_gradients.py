@@ -134,30 +134,33 @@ def table(rows):
 
 
 def draw(rows, path):
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
+    from srmc.results.look import COLOURS, WIDTH, look, save
 
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    for name, marker in (("sgld", "o"), ("sghmc", "s")):
-        for repelled, colour in ((False, "tab:gray"), (True, "tab:orange")):
-            mine = [r for r in rows if r["sampler"] == name and r["repelled"] == repelled]
-            if not mine:
-                continue
-            label = f"{name.upper()}, {'repelled' if repelled else 'plain'}"
-            for axis, key in zip(axes, ("squared error", "variance"), strict=True):
-                values, errors = zip(*(r[key] for r in mine), strict=True)
-                sizes = [r["step size"] for r in mine]
-                axis.errorbar(sizes, values, errors, marker=marker, color=colour, label=label)
-    axes[0].set(xscale="log", yscale="log", xlabel="step size", ylabel="squared error of means")
-    axes[1].set(xscale="log", xlabel="step size", ylabel="variance (1 is exact)")
-    for axis in axes:
-        axis.set_xticks((0.003, 0.01, 0.03), ("0.003", "0.01", "0.03"))
-        axis.minorticks_off()
-    axes[1].axhline(1.0, color="black", lw=0.8)
-    axes[1].legend(fontsize=8)
-    figure.savefig(path, dpi=150)
+    with look():
+        figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+        axes = figure.subplots(1, 2)
+        for name, marker in (("sgld", "o"), ("sghmc", "s")):
+            for side in ("plain", "repelled"):
+                mine = [r for r in rows if r["sampler"] == name]
+                mine = [r for r in mine if r["repelled"] == (side == "repelled")]
+                if not mine:
+                    continue
+                for axis, key in zip(axes, ("squared error", "variance"), strict=True):
+                    values, errors = zip(*(r[key] for r in mine), strict=True)
+                    sizes = [r["step size"] for r in mine]
+                    style = {"marker": marker, "color": COLOURS[side]}
+                    axis.errorbar(sizes, values, errors, label=f"{name.upper()}, {side}", **style)
+        axes[0].set(xscale="log", yscale="log", xlabel="step size", title="squared error of means")
+        axes[1].set(xscale="log", xlabel="step size", title="variance (1 is exact)")
+        for axis in axes:
+            axis.set_xticks((0.003, 0.01, 0.03), ("0.003", "0.01", "0.03"))
+            axis.tick_params(axis="x", which="minor", length=0, labelbottom=False)
+        axes[1].axhline(1.0, color="0.3", lw=1, zorder=0)
+        handles = axes[1].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=4)
+        save(figure, path)
 
 
 if __name__ == "__main__":

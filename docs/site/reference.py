@@ -114,8 +114,9 @@ def packages() -> dict[str, dict[str, str]]:
     found["plugins"] = dict(_plugins())
     first = [name for names in TASKS.values() for name in names]
     rank = lambda name: first.index(name) if name in first else len(first)
+    own = lambda package, name: (name != f"srmc.{package}", rank(name))
     return {
-        package: {name: names[name] for name in sorted(names, key=rank)}
+        package: {name: names[name] for name in sorted(names, key=lambda n: own(package, n))}
         for package, names in found.items()
     }
 
