@@ -23,7 +23,6 @@ dm/dh_j = w (P - 2 (1 - w) (p - anchor) T). A row k of a modulator depends on ea
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 from scipy.special import expit
 
 from srmc.coordinates import rule
@@ -235,7 +234,9 @@ def fit(
     z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"], start: Weights, steps: int
 ) -> Weights:
     """The weights of least divergence, from `start`."""
-    found = scipy.optimize.minimize(
+    from scipy.optimize import minimize  # which takes a while to import
+
+    found = minimize(
         _loss,
         start.flat,
         args=(start, z, s),
