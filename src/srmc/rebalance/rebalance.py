@@ -28,7 +28,7 @@ from srmc.rebalance.given import like, take
 from srmc.rebalance.learned import Turned
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Expected, Report, chosen, expected, is_nothing, nothing
-from srmc.rebalance.support import has_edge
+from srmc.rebalance.support import has_edge, is_outside
 from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
@@ -318,7 +318,7 @@ def _moves(
     size = (z - draws.z).ravel()
     if density is not None:
         before, after = back(x), back(x + moves)
-        left = ~np.isfinite(density(after))
+        left = is_outside(density, before, after)
         if has_edge(density, before, after, np.flatnonzero(left)):
             why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
             return none, nothing(why, stayed=lost)
