@@ -297,10 +297,10 @@ def _moves(
     """The moves of draws, and what was done; `back` leads to the coordinates of the density."""
     none = np.zeros_like(x)
     lost = int(np.sum(~usable))
-    if failed := [f.text for f in findings if f.failed]:
-        return none, nothing("; ".join(failed), stayed=lost)
     if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
         return none, nothing("too few different draws have a finite score", stayed=lost)
+    if failed := [f.text for f in findings if f.failed]:
+        return none, nothing("; ".join(failed), stayed=lost)
     where = np.ix_(usable, varies)
     try:
         draws = scored(x[where], s[where]) if at is None else at
