@@ -168,6 +168,13 @@ class Plan:
                 f"and this machine has {memory / 1e9:,.0f} GB; use fewer, thin, "
                 'keep="moments", or a checkpoint, which holds draws on disk'
             )
+        between = ROW * STATISTICS * self.keep.thin * self.num_together
+        if between > memory:
+            raise ValueError(
+                f"thin={self.keep.thin} is too large: the statistics of the steps between two "
+                f"draws of {self.num_together:,} chains take {between / 1e9:,.0f} GB, and this "
+                f"machine has {memory / 1e9:,.0f} GB; thin less"
+            )
 
     def tuner(self, differences: Differences | None = None) -> Tuner:
         """The tuner of the kernel."""
