@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.rebalance.resample import balanced_features, systematic
+from srmc.rebalance.resample import balanced_products, systematic
 
 TARGET = srmc.targets.ising(srmc.targets.lattice(3, 3), 0.2, 0.1)
 OPTIONS = {"num_warmup": 200, "num_samples": 1000, "progress": False}
@@ -32,7 +32,8 @@ def test_features_have_mean_0_under_the_target():
     flips = states[:, None] + np.eye(9) * (1 - 2 * states[:, :, None])
     there = density(jnp.asarray(flips.reshape(-1, 9))).reshape(-1, 9)
     own = jax.nn.sigmoid(there - density(jnp.asarray(states))[:, None]) * (1 - 2 * states)
-    phi = balanced_features(states, np.asarray(own, float), 1)
+    own = np.asarray(own, float)
+    phi = np.concatenate([own, balanced_products(states, own, np.full((9, 9), 0.1))], axis=1)
     assert phi.shape[1] == len(states) // 8
     np.testing.assert_allclose(probability @ phi, 0, atol=1e-5)
 

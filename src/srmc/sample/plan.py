@@ -31,7 +31,6 @@ MOST_WARMUP = 10**7  # steps, whose schedule is a list
 MOST_DEPTH = 20  # of a tree of NUTS
 ROW = 4  # bytes of a number that is kept, at least
 STATISTICS = 13  # numbers that are stored per draw in addition to its coordinates
-DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
 LEAST_WARMUP = 100  # steps that find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
@@ -123,8 +122,6 @@ class Plan:
         """
         count = self.num_draws * self.num_chains
         is_open = self.is_auto and self.repellence is None and self.keep.keep == "draws"
-        if self.space is not None and DRAWS_PER_SITE * dim > count:
-            return False  # weights for that many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
     @property
