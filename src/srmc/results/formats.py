@@ -20,7 +20,7 @@ from srmc.models.problem import RESERVED, Labels
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 
-NAME = "name_in_srmc"  # the attribute that holds a name that a file cannot
+NAME = "name_in_srmc"  # attribute for a name that is not valid in a file
 PLAIN = "posterior_plain"
 UNCONSTRAINED = "unconstrained_posterior"
 Arrays = Mapping[str, Any]

@@ -27,11 +27,11 @@ from srmc.sample.tune.kernels import KERNELS, METRICS, OwnKernel, Recipe, named,
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
-MOST_WARMUP = 10**7  # steps, whose schedule is a list
-MOST_DEPTH = 20  # of a tree of NUTS
-ROW = 4  # bytes of a number that is kept, at least
-STATISTICS = 13  # numbers that are stored per draw in addition to its coordinates
-LEAST_WARMUP = 100  # steps that find a step size
+MOST_WARMUP = 10**7  # largest number of warm-up steps; their schedule is a list
+MOST_DEPTH = 20  # largest tree depth of NUTS
+ROW = 4  # smallest number of bytes per stored value
+STATISTICS = 13  # values stored per draw in addition to its coordinates
+LEAST_WARMUP = 100  # smallest number of warm-up steps; fewer do not find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
