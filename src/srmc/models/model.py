@@ -177,7 +177,7 @@ def _name(model: Any) -> str:
 
 
 def _pinned(density: Any, initial_position: Any) -> Any:
-    """A log density that is known by what it computes where chains start; see `pinned`."""
+    """A log density that is identified by its jaxpr at the start of the chains; see `pinned`."""
     try:
         one = initial_position[0] if isinstance(initial_position, list) else initial_position
         if callable(one):

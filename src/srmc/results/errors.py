@@ -31,7 +31,7 @@ class Errors:
     """Standard errors of means and quantiles: from batch means, unless features tell more.
 
     rebalanced
-        The features of each map; version 0.2 has those of one in some draws of sticky chains.
+        The features of each map; for sticky chains, version 0.2 stores them for a subset of draws.
     scored
         The draws and scores of the only map, if there is one.
     repelled
@@ -92,8 +92,8 @@ class Errors:
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.
 
-        Of draws that were rebalanced it is that of a regression of the function itself, unless no
-        regression is better than the average.
+        For rebalanced draws it comes from a regression of the function itself, unless no regression
+        is better than the average.
         """
         plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
         known = self.scored or self.residuals
@@ -122,7 +122,7 @@ class Errors:
     ) -> list[Float[np.ndarray, " k"]]:
         """The columns of a summary: estimates, their errors, and diagnostics of the chains.
 
-        The error of a quantile is that of its probability, by the spread of draws about it.
+        The error of a quantile is the error of its probability, mapped by the order statistics.
         """
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
         ordered = np.sort(draws.reshape(-1, draws.shape[2]).T, axis=1)

@@ -254,7 +254,7 @@ class Ending(NamedTuple):
 
 
 def diagnosed(result: Result, known: list[str]) -> Result:
-    """The result with its warnings: those that are known, and those of the diagnostics."""
+    """The result with its warnings: the known ones and the ones from diagnostics."""
     result.about["warnings"] = known
     known += attempt(
         "diagnostics",

@@ -50,8 +50,7 @@ def asymptotic_covariance(
 
     mu_n is the paper's estimate, which averages f with the history's gain; for rho = 1 it is the
     plain average. `noise`, (d+m, d+m), is the long-run covariance of (s, f) along the base chain.
-    Any features with mean 0, such as those of `affine()`, from `srmc.repel import affine`, may
-    replace the score.
+    Any features with mean 0, for example from `srmc.repel.affine()`, may replace the score.
 
     For rho < 1 convergence to the limit is slow: with gamma_n = (n + 1)^-rho, the drift has an
     additional rho / 2 (n + 1)^(rho - 1) on its diagonal, which is still 6% of it at n = 20,000 and
@@ -175,7 +174,7 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0)
     `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
     averages with any gain. The result is C^rho times that, with C the mean cost.
     `costs` is the cost of a step, or the costs of many steps, in any unit. To judge a repelled
-    sampler, compare its result with that of alpha = 0 at the cost of the base kernel.
+    sampler, compare its result with alpha = 0 at the cost of the base kernel.
     """
     check_number("rho", rho, above=0.5, at_most=1.0)
     if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):

@@ -237,8 +237,8 @@ def _reference(target: Target, graph: np.ndarray, size: Size, seed: int) -> Refe
     space: Any = target.space
     if space.num_values ** space.num_sites(target.position) <= ENUMERATED:
         p = np.exp(np.asarray(target.table.log_probability, float))
-        x = np.asarray(target.table.states, float).reshape(len(p), -1)
-        averages = (p @ f for f in (x, x * np.roll(x, -space.width, axis=1)))
+        table = np.asarray(target.table.states, float).reshape(len(p), -1)
+        averages = (p @ f for f in (table, table * np.roll(table, -space.width, axis=1)))
         return Reference(*(np.stack([f, f]) for f in averages))
     start_key, *run_keys = jax.random.split(jax.random.key(seed + 1), 3)
     random = lambda key: space.random(key, target.position)

@@ -250,12 +250,16 @@ def gallery(
     runs: Annotated[int, typer.Option(min=2, help="Largest number of runs per model.")] = 12,
     traces: Annotated[int, typer.Option(min=1, help="Traces to improve per model.")] = 3,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time per model after which no other run begins.")
+        float, typer.Option(min=1, help="Processor time per model after which no run begins.")
     ] = 150.0,
     quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="A folder with a file per model; models in it are not rerun."),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="A folder for long runs and traces; those in it are not made again."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
 ) -> None:
@@ -278,6 +282,7 @@ def gallery(
         limits=Limits(runs=runs, seconds=seconds),
         traces=traces,
         quick=quick,
+        keep=keep,
         done=[json.loads(file.read_text()) for file in sorted(out.glob("*.json"))] if out else [],
         on_row=save,
     )
