@@ -120,7 +120,9 @@ def curved(x):
     return -0.1 * jnp.sum(x) + 0.3 * jnp.sum(jnp.sin(3 * x))
 
 
-CURVED = {"space": srmc.Binary(), "initial_position": np.zeros(70, np.float32)}
+CURVED = {"space": srmc.Binary(), "kernel": "flip_mh"}
+CURVED |= {"initial_position": np.zeros(70, np.float32)}
+
 QUICK = {"num_warmup": 100, "num_samples": 50, "num_chains": 2, "progress": False}
 
 
