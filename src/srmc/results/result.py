@@ -235,7 +235,8 @@ class Result:
             mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
 
         If the draws are rebalanced, the function is regressed on the features of the plain draws:
-        that serves functions of several parameters better than the moved draws do.
+        that serves functions of several parameters better than the moved draws do. On a discrete
+        space these are Gibbs residuals, and the means of `summary` are such estimates, too.
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """

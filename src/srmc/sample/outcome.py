@@ -134,7 +134,8 @@ def _resampled(problem: Problem, how: How, kept: Kept, unravel: Unravel, *_: Any
     states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
     found = resample(how.sites(problem.logdensity_fn), states)
     chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
-    return chosen, {"features": found.phi.astype(x.dtype)}, [found.report]
+    features = {name: phi.astype(x.dtype) for name, phi in found.features.items()}
+    return chosen, features, [found.report]
 
 
 def _untouched(run: Run, error: BaseException) -> Rebalanced:

@@ -271,7 +271,10 @@ def _window_program(
             last = jax.tree.map(lambda x: x[-1], kept.position)
         return last, parameters, spent, kept.position, kept.logdensity_grad
 
-    return jax.jit(jax.vmap(run, (None, 0, 0)))
+    if search.metric != "low_rank":
+        return jax.jit(jax.vmap(run, (None, 0, 0)))
+    # Under vmap each step makes a singular value decomposition, and it never ends on one core.
+    return jax.jit(lambda data, *chains: jax.lax.map(lambda chain: run(data, *chain), chains))
 
 
 @remembered
