@@ -35,7 +35,7 @@ def test_the_acceptance_rate_sets_the_step_or_the_length(kernel):
     tuner = Discrete(kernel, COLD.space)
     warm = tuner.adapt(COLD.logdensity_fn, jax.random.key(0), starts, 600)
     algorithm = tuner.build(COLD.logdensity_fn, warm.parameters, alpha=0.0)
-    states = jax.vmap(algorithm.init)(warm.positions)
+    states = jax.jit(jax.vmap(algorithm.init))(warm.positions)
     step = jax.jit(jax.vmap(algorithm.step))
     rates = []
     for n in range(60):
