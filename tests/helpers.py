@@ -89,7 +89,7 @@ short_chain = jax.jit(_chain, static_argnums=(0, 3, 4))
 def run(algorithm, rng_key, positions, num_draws, **options):
     """Draws and statistics (chain, draw, ...) of chains from these positions, and last states."""
     keys = jax.random.split(rng_key, len(jax.tree.leaves(positions)[0]))
-    states = jax.vmap(algorithm.init)(positions, keys)
+    states = jax.jit(jax.vmap(algorithm.init))(positions, keys)
     program = jax.jit(lambda s: run_chains(algorithm, rng_key, s, num_draws, **options))
     states, draws, stats = program(states)
     by_chain = lambda x: np.swapaxes(np.asarray(x), 0, 1)

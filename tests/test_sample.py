@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import jax
 import jax.numpy as jnp
@@ -121,6 +120,7 @@ def test_a_run_killed_outright_loses_a_chunk_at_most(tmp_path):
         """
         import sys
         import jax.numpy as jnp, numpy as np, srmc
+        from srmc.sample.checkpoint import Checkpoint
 
         def log_density(x):
             return jnp.sum(1.5 * x - jnp.exp(x))
@@ -128,20 +128,20 @@ def test_a_run_killed_outright_loses_a_chunk_at_most(tmp_path):
         options = dict(kernel="mala", num_warmup=100, num_samples=100_000, num_chains=2,
                        initial_position=np.zeros(2, np.float32), progress=False, thin=20)
         if __name__ == "__main__":
+            save = Checkpoint.save
+            Checkpoint.save = lambda *given: (save(*given), print("saved", flush=True))
             srmc.sample(log_density, checkpoint=sys.argv[1], checkpoint_seconds=0.1, **options)
             open(sys.argv[1] + "-ended", "w").close()
         """
     )
     (tmp_path / "job.py").write_text(script)
     folder = tmp_path / "run"
-    child = subprocess.Popen([sys.executable, str(tmp_path / "job.py"), str(folder)])
-    committed = 0
-    while child.poll() is None and committed == 0:
-        time.sleep(0.02)
-        if (folder / "state.npz").exists():
-            committed = int(np.load(folder / "state.npz")["done"])
+    args = [sys.executable, str(tmp_path / "job.py"), str(folder)]
+    child = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "saved\n"
+    committed = int(np.load(folder / "state.npz")["done"])
     child.send_signal(signal.SIGKILL)
-    child.wait()
+    child.communicate()
     assert 0 < committed < 5_000
     assert not (tmp_path / "run-ended").exists()
     after = int(np.load(folder / "state.npz")["done"])

@@ -350,7 +350,8 @@ def test_bent_by_sites_the_feature_is_evaluated_where_the_history_takes_it(guide
     algorithm = build(target.logdensity_fn, target.space, alpha=2.0, **options)
     plain = build(target.logdensity_fn, target.space, alpha=0.0, differences=target.differences)
     feature = Sites(target.logdensity_fn, target.space, None, "gibbs", target.differences)
-    state, step = jax.vmap(algorithm.init)(jnp.zeros((2, 16))), jax.jit(jax.vmap(algorithm.step))
+    init, step = (jax.jit(jax.vmap(f)) for f in algorithm)
+    state = init(jnp.zeros((2, 16)))
     _, plainly = plain.step(jax.random.key(0), plain.init(jnp.zeros(16)))
     extra = 0 if guide == "locally_balanced" else 1  # whose proposals go by the same changes
     for n in range(1, 7):
@@ -373,7 +374,8 @@ def test_bent_by_sites_the_steps_of_the_loop_are_the_updates_of_the_history():
     algorithm = srmc.flip_mh(
         target.logdensity_fn, target.space, alpha=counts, bend="sites", history_every=3
     )
-    state, step = jax.vmap(algorithm.init)(jnp.zeros((2, 16))), jax.jit(jax.vmap(algorithm.step))
+    init, step = (jax.jit(jax.vmap(f)) for f in algorithm)
+    state = init(jnp.zeros((2, 16)))
     for n in range(1, 8):
         before = state
         state, info = step(jax.random.split(jax.random.key(n), 2), state)

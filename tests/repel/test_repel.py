@@ -405,7 +405,7 @@ def test_re_scoring_renews_caches_and_keeps_the_rest(name, mode):
 def test_a_shared_history_is_the_mean_over_chains(mode):
     algorithm = srmc.mala(log_gamma, 0.25, alpha=0.5, history_axis="chains", **MODES[mode])
     x = jnp.log(jax.random.gamma(jax.random.key(0), SHAPES, (6, 2)))
-    state = jax.vmap(algorithm.init)(x)
+    state = jax.jit(jax.vmap(algorithm.init))(x)
     step = jax.jit(jax.vmap(algorithm.step, axis_name="chains"))
     theta = np.zeros(2)
     for n in range(5):

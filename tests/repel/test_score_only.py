@@ -148,8 +148,9 @@ def test_from_the_first_score_theta_is_the_plain_average(build, average):
     state = algorithm.init(jnp.asarray(START))
     np.testing.assert_allclose(state.theta, SCORE(START), rtol=1e-12)
     scores = [SCORE(state.position)]
+    step = jax.jit(algorithm.step)
     for n in range(5):
-        state, _ = algorithm.step(jax.random.key(n), state)
+        state, _ = step(jax.random.key(n), state)
         scores.append(SCORE(state.position))
     if not average:
         np.testing.assert_allclose(state.theta, np.mean(scores, axis=0), rtol=1e-10)

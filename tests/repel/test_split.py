@@ -37,8 +37,9 @@ def test_the_draws_are_those_of_the_generic_step(name, hvp):
 def test_what_the_kernel_keeps_is_of_the_target_itself():
     algorithm = srmc.mala(log_gamma, 0.1, **srmc.paper_settings(2.0))
     state = algorithm.init(jnp.asarray(START))
+    step = jax.jit(algorithm.step)
     for n in range(5):
-        state, _ = algorithm.step(jax.random.key(n), state)
+        state, _ = step(jax.random.key(n), state)
     value, score = jax.value_and_grad(log_gamma)(state.position)
     np.testing.assert_allclose(state.logdensity, value, rtol=1e-12)
     np.testing.assert_allclose(state.logdensity_grad, score, rtol=1e-12)

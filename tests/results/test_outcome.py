@@ -13,6 +13,7 @@ from srmc.sample import outcome
 app = command()
 
 SHORT = {"num_warmup": 200, "num_samples": 100, "num_chains": 2, "progress": False}
+START = {"a": np.zeros(2, np.float32), "b": np.float32(0)}
 STAGES = {
     "rebalancing failed": (outcome, "rebalance_parts"),
     "naming the draws failed": (outcome, "_by_name"),
@@ -26,14 +27,16 @@ def broken(*args, **kwargs):
     raise IndexError("by a test")
 
 
+def normal(x):
+    return -0.5 * (jnp.sum(x["a"] ** 2) + x["b"] ** 2)
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_draws_survive_whatever_fails(monkeypatch, stage):
-    start = {"a": np.zeros(2, np.float32), "b": np.float32(0)}
-    density = lambda x: -0.5 * (jnp.sum(x["a"] ** 2) + x["b"] ** 2)
     aim = {"target_error": 10.0} if stage == "the summary failed" else {}
     monkeypatch.setattr(*STAGES[stage], broken)
     with pytest.warns(srmc.RunWarning, match=f"{stage}.*IndexError: by a test"):
-        result = srmc.sample(density, initial_position=start, **SHORT, **aim)
+        result = srmc.sample(normal, initial_position=START, kernel="mala", **SHORT, **aim)
     assert any(stage in text for text in result.warnings)
     if stage in ("naming the draws failed", "the end of the run failed"):
         assert result.draws["position"].shape == (2, 100, 3)
@@ -55,7 +58,8 @@ def test_resampling_that_fails_leaves_discrete_draws(monkeypatch):
 @pytest.mark.parametrize("stage", ["plot", "report", "summary"])
 def test_the_command_line_keeps_the_result_whatever_fails(monkeypatch, tmp_path, stage):
     monkeypatch.setattr(Result, stage, broken)
-    options = ["--num-warmup", "100", "--num-samples", "20", "--out", str(tmp_path)]
+    options = ["--kernel", "mala", "--num-warmup", "100", "--num-samples", "20"]
+    options += ["--out", str(tmp_path)]
     found = CliRunner().invoke(app, ["sample", "gaussian", *options])
     assert found.exit_code == 0, found.output
     assert "IndexError: by a test" in " ".join(found.output.split())

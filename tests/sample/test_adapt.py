@@ -37,7 +37,7 @@ def test_unadjusted_kernels_get_a_step_with_little_bias(kernel):
         parameters["step_size"] = parameters["step_size"] * factor
         algorithm = tuner.build(log_gamma, parameters, alpha=0.0)
         exact = jnp.log(jax.random.gamma(jax.random.key(1), SHAPES, (64, 2)))
-        draws, _, _ = run(algorithm, jax.random.key(2), exact, 8000)
+        draws, _, _ = run(algorithm, jax.random.key(2), exact, 4000)
         off = np.abs(draws.mean(axis=(0, 1)) - MEAN) / np.sqrt(VARIANCE)
         bias[factor] = max(np.max(off), np.max(np.abs(draws.var(axis=(0, 1)) / VARIANCE - 1)))
     assert bias[1.0] < 0.2

@@ -17,10 +17,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "cluster"
 
 @pytest.fixture
 def folder(tmp_path):
-    """The scripts, with a short run of two chains."""
+    """The scripts, with a short run of two chains, by a kernel that is compiled fast."""
     folder = shutil.copytree(EXAMPLES, tmp_path / "cluster")
     text = (folder / "model.py").read_text()
-    short = text.replace('"num_chains": 16', '"num_chains": 2').replace("1000", "100")
+    few = '"kernel": "mala", "num_chains": 2'
+    short = text.replace('"num_chains": 16', few).replace("1000", "100")
     assert short != text
     (folder / "model.py").write_text(short)
     return folder

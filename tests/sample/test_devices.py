@@ -2,7 +2,6 @@
 
 import os
 import runpy
-import socket
 import subprocess
 import sys
 import textwrap
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import kills
 from srmc.sample.devices import at_once
 
 HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -71,10 +71,8 @@ def test_draws_do_not_depend_on_devices_and_processes(tmp_path, monkeypatch):
     finish(start(tmp_path, "four", devices=4))
     monkeypatch.setattr(sys, "argv", ["job.py", str(tmp_path / "one"), "1", "0", "0"])
     runpy.run_path(str(tmp_path / "job.py"))
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    finish(*(start(tmp_path, "two", processes=2, me=me, port=port) for me in (0, 1)))
+    with kills.reserved_port() as port:
+        finish(*[start(tmp_path, "two", processes=2, me=me, port=port) for me in (0, 1)])
     for history in ("own", "shared"):
         one = np.load(tmp_path / f"one-{history}-0.npz")
         assert one["x"].shape == (4, 50, 3)

@@ -35,7 +35,7 @@ def test_the_acceptance_rate_sets_the_step_or_the_length(kernel):
     tuner = Discrete(kernel, COLD.space)
     warm = tuner.adapt(COLD.logdensity_fn, jax.random.key(0), starts, 600)
     algorithm = tuner.build(COLD.logdensity_fn, warm.parameters, alpha=0.0)
-    states = jax.vmap(algorithm.init)(warm.positions)
+    states = jax.jit(jax.vmap(algorithm.init))(warm.positions)
     step = jax.jit(jax.vmap(algorithm.step))
     rates = []
     for n in range(60):
@@ -120,7 +120,9 @@ def curved(x):
     return -0.1 * jnp.sum(x) + 0.3 * jnp.sum(jnp.sin(3 * x))
 
 
-CURVED = {"space": srmc.Binary(), "initial_position": np.zeros(70, np.float32)}
+CURVED = {"space": srmc.Binary(), "kernel": "flip_mh"}
+CURVED |= {"initial_position": np.zeros(70, np.float32)}
+
 QUICK = {"num_warmup": 100, "num_samples": 50, "num_chains": 2, "progress": False}
 
 

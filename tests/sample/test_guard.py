@@ -35,7 +35,7 @@ def loop_of(logdensity_fn, start, steps=400):
 )
 def test_a_metric_that_is_off_by_ten(build, options):
     loop = loop_of(log_gamma, tuple(MEAN))
-    starts = jnp.tile(jnp.asarray(MEAN, float), (48, 1))
+    starts = jnp.tile(jnp.asarray(MEAN, float), (32, 1))
     base, _ = run(build(log_gamma, 0.5, alpha=0.0), starts, 1000)
     every = 10 if build is srmc.mh else 1
 
@@ -44,9 +44,9 @@ def test_a_metric_that_is_off_by_ten(build, options):
         wrong = loop._replace(root=factor * loop.root)
         tuned = settings(wrong, 1000, history_every=every)
         algorithm = build(log_gamma, 0.5, **tuned, **options)
-        keys = jax.random.split(jax.random.key(0), 48)
+        keys = jax.random.split(jax.random.key(0), 32)
         one = lambda states, key: (
-            2 * (jax.vmap(algorithm.step)(jax.random.split(key, 48), states)[0],)
+            2 * (jax.vmap(algorithm.step)(jax.random.split(key, 32), states)[0],)
         )
         _, states = jax.lax.scan(
             one, jax.vmap(algorithm.init)(starts, keys), jax.random.split(jax.random.key(1), 1000)

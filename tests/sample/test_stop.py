@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +19,22 @@ from srmc.sample.stop import Stop, ending_all, stops
 
 SLOW = textwrap.dedent(
     """
+    import os
     import sys
     import jax, jax.numpy as jnp, numpy as np, srmc
+    from srmc.sample.stop import Stop
+
+    wait_for, ask = Stop.wait_for, Stop.ask
+
+    def waiting(stop, tree):
+        os.write(1, b"waits\\n")
+        wait_for(stop, tree)
+
+    def asked(stop, *signal):
+        os.write(1, b"asked\\n")
+        ask(stop, *signal)
+
+    Stop.wait_for, Stop.ask = waiting, asked
 
     def density(x):  # warm-up takes a minute or more
         wave = jax.lax.fori_loop(0, 100_000, lambda _, y: jnp.sin(y), x)
@@ -40,22 +53,18 @@ TWO = textwrap.dedent(
     jax.distributed.initialize(f"localhost:{sys.argv[3]}", 2, int(sys.argv[2]))
     """
 )
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_warm_up_ends_the_run_in_order(tmp_path, number):
+def test_a_signal_in_warm_up_ends_the_run_in_order(tmp_path):
     """With a KeyboardInterrupt, and not at the end of warm-up; the checkpoint can be resumed."""
     (tmp_path / "job.py").write_text(SLOW)
     folder = tmp_path / "run"
-    child = subprocess.Popen(
-        [sys.executable, str(tmp_path / "job.py"), str(folder)], stderr=subprocess.PIPE, text=True
-    )
-    while child.poll() is None and not (folder / "run.json").exists():
-        time.sleep(0.05)
-    time.sleep(1)
-    child.send_signal(number)
-    _, text = child.communicate(timeout=60)
-    assert child.returncode in (-number, -signal.SIGINT), text
+    child = subprocess.Popen([sys.executable, str(tmp_path / "job.py"), str(folder)], **PIPES)
+    kills.wait_for_line(child, "waits")
+    child.send_signal(signal.SIGTERM)
+    text, _ = child.communicate(timeout=kills.PATIENCE)
+    assert child.returncode in (-signal.SIGTERM, -signal.SIGINT), text
     assert "KeyboardInterrupt" in text
     assert "warm_up" in text
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "run.json"]
@@ -97,19 +106,26 @@ def test_waiting_ends_when_arrays_are_there_or_a_stop_is_asked_for():
 
 
 def test_a_second_signal_ends_the_warm_up_of_both_processes(tmp_path):
+    """The first one waits until they agree, at the end of the program that runs."""
     (tmp_path / "job.py").write_text(TWO + SLOW)
-    children = kills.pair(tmp_path / "job.py", tmp_path / "run")
-    parts = [tmp_path / "run" / f"process-{me}" / "run.json" for me in (0, 1)]
-    while all(child.poll() is None for child in children) and not all(p.exists() for p in parts):
-        time.sleep(0.05)
-    # Signals that arrive while XLA compiles are one signal to Python, however many there are.
-    end = time.monotonic() + 45  # long before the end of warm-up
-    while any(child.poll() is None for child in children) and time.monotonic() < end:
-        time.sleep(1)
-        for child in children:
-            child.send_signal(signal.SIGTERM)
-    codes = [child.wait(timeout=5) for child in children]
-    assert set(codes) <= {-signal.SIGTERM, -signal.SIGINT}
+    args = [sys.executable, str(tmp_path / "job.py"), str(tmp_path / "run")]
+    with kills.reserved_port() as port:
+        both = [subprocess.Popen([*args, str(me), str(port)], **PIPES) for me in (0, 1)]
+        try:
+            for child in both:
+                kills.wait_for_line(child, "waits")
+            for child in both:
+                child.send_signal(signal.SIGTERM)
+                kills.wait_for_line(child, "asked")
+            for child in both:
+                child.send_signal(signal.SIGTERM)
+            texts = [child.communicate(timeout=kills.PATIENCE)[0] for child in both]
+        finally:
+            for child in both:
+                child.kill()
+    for child, text in zip(both, texts, strict=True):
+        assert child.returncode in (-signal.SIGTERM, -signal.SIGINT), text
+        assert "KeyboardInterrupt" in text
 
 
 def test_a_stopped_run_is_not_rebalanced_and_goes_on(tmp_path, monkeypatch):
@@ -163,13 +179,22 @@ def test_processes_agree(monkeypatch):
     assert stop.signal == signal.SIGTERM
 
 
-@pytest.mark.parametrize("processes", [2] if "SRMC_KILLS" not in os.environ else [1, 2])
-def test_runs_that_are_killed_are_resumed_to_the_same_draws(tmp_path, processes):
-    """SRMC_KILLS=50 kills that many times, over one and two processes; the tests kill once."""
-    rng = np.random.default_rng(processes)
-    number = int(os.environ.get("SRMC_KILLS", 2)) // 2
-    lines = list(kills.kill_and_resume(tmp_path, processes, processes == 2, rng, number))
-    assert not any("hangs" in line for line in lines), lines
-    assert lines[-1] == f"resumed: {[0] * processes}", (tmp_path / "run.log").read_text()
-    assert kills.end(kills.start(tmp_path, processes, processes == 2, "whole")) == [0] * processes
+def test_processes_that_are_killed_are_resumed_to_the_same_draws(tmp_path):
+    """Both are killed at their second commit; `tests/kills.py` does it at random times."""
+    with kills.reserved_port() as port:
+        job = kills.Job(tmp_path, 2, True, port, quick=True)
+        both = job.start(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for child in both:
+            kills.wait_for_line(child, "saved")
+            child.stdin.write("goes on\n")
+            child.stdin.flush()
+        for child in both:
+            kills.wait_for_line(child, "saved")
+        for child in both:
+            child.kill()
+            child.communicate()
+        assert not (tmp_path / "run-out-0.npz").exists()
+        for name in ("run", "whole"):
+            codes = kills.end(job.start(name))
+            assert codes == [0, 0], (tmp_path / f"{name}.log").read_text()
     assert kills.same_draws(tmp_path)
