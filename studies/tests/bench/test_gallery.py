@@ -130,7 +130,27 @@ def test_a_process_that_fails_or_takes_too_long_leaves_a_row(monkeypatch):
     (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.025))
     assert row["first_call"] == {"srmc": "stopped after 0.5 s", "NumPyro": "stopped after 0.5 s"}
     assert [told["text"] for told in row["told"]] == ["OSError: no", "OSError: no"]
-    assert "| baseball | – | – | – |" in gallery_page([row])
+    page = gallery_page([row])
+    assert "| baseball | – | – | – |" in page
+    assert "earlier version" not in page
+    assert "earlier version" in gallery_page([{k: v for k, v in row.items() if k != "date"}])
+
+
+def test_long_runs_and_calls_that_were_kept_are_not_made_again(monkeypatch, tmp_path):
+    made = []
+
+    def child(module, asked, patience, x64="0"):
+        made.append(asked.get("library") or asked["stage"])
+        return {"seconds": 1.0, "processor": 2.0, "told": []}, ""
+
+    monkeypatch.setattr(run, "_child", child)
+    monkeypatch.setattr(calls, "usable", lambda name: ["srmc", "NumPyro"])
+    (tmp_path / "baseball").mkdir()
+    (tmp_path / "baseball" / "first_call.json").write_text('{"srmc": {"seconds": 3}}')
+    (tmp_path / "baseball" / "0.long").write_text("")
+    (row,) = run.gallery(["baseball"], keep=tmp_path)
+    assert made == ["NumPyro", "study"]
+    assert row["first_call"]["srmc"] == {"seconds": 3}
 
 
 @pytest.mark.parametrize("name", MODELS)

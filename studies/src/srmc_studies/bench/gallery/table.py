@@ -143,7 +143,9 @@ def gallery_page(rows: list[Row]) -> str:
         ),
         table(_about_lines(rows)),
         f"Not run: {', '.join(absent)}." if absent else "All models of the gallery were run.",
-        "Rows without a date, and seconds with a star, were measured with an earlier version.",
+        "Rows without a date, and seconds with a star, were measured with an earlier version. The "
+        "standard errors of their root mean squares leave out the errors of the long runs."
+        * any("date" not in row for row in rows),
         "## Are the errors right?",
         "Root mean squares of z-scores over coordinates and seeds: the estimate minus that of the "
         "long runs, over the standard error of the difference. They should be 1. Values in bold "
@@ -173,4 +175,4 @@ def gallery_page(rows: list[Row]) -> str:
         "through `pm.sample`.",
         table(second_lines(rows)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
