@@ -1,6 +1,7 @@
 import json
 import subprocess
 import warnings
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,9 +11,10 @@ from typer.testing import CliRunner
 
 from srmc.cli.main import command
 from srmc_studies.bench.gallery import calls, run
+from srmc_studies.bench.gallery.calls import Size
 from srmc_studies.bench.gallery.compare import FUNCTIONALS, error_of, known, ratios, worse, z_scores
 from srmc_studies.bench.gallery.models import MODELS
-from srmc_studies.bench.gallery.study import Limits, listening
+from srmc_studies.bench.gallery.study import Limits, listening, long_runs, study
 from srmc_studies.bench.gallery.table import gallery_page, z_lines
 
 app = command()
@@ -40,7 +42,7 @@ def test_a_quick_run_makes_rows_and_a_page_and_does_not_run_again(tmp_path, monk
     assert {*row["sample"]["ratios"]} == {*row["improve"]} == {*FUNCTIONALS}
     assert all(0 < z["value"] < 4 for z in row["sample"]["z_rebalanced"].values())
     first = page.read_text()
-    assert "| baseball | 18 players | NumPyro | 20 | 20 | 2 | 2× |" in first
+    assert "| baseball | 18 players | NumPyro | 20 | 20 | 2 | " in first
     monkeypatch.setattr(run, "study", None)
     assert CliRunner().invoke(app, args).exit_code == 0
     assert page.read_text() == first
@@ -169,3 +171,19 @@ def test_an_unknown_model_is_refused():
     out = CliRunner().invoke(app, ["bench", "gallery", "--model", "nothing"])
     assert out.exit_code == 2
     assert "nothing" in out.output
+
+
+def test_long_runs_whose_chains_have_not_mixed_are_left_out(monkeypatch, tmp_path):
+    told = [["the chains have not mixed: R-hat is 1.2"], ["a divergence"], []]
+
+    def sample(*_, **options):
+        warned = told.pop() if options else []  # those of long runs have options
+        table = summary(0.0 if options else 1e-4, 1e-4)
+        return SimpleNamespace(summary=lambda base=False: table, warnings=warned, rebalancing=[])
+
+    monkeypatch.setattr(calls, "srmc_sample", sample)
+    given = "baseball", Size(10, 10, 4), Limits(3, 3), tmp_path
+    long_runs(*given)
+    assert {file.name for file in tmp_path.iterdir()} == {"0.long", "1.long", "2.doubted"}
+    row = study(*given)
+    assert (row["longer"], row["left_out"]) == (8, 1)
