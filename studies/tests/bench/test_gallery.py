@@ -1,6 +1,7 @@
 import json
 import subprocess
 import warnings
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,9 +11,10 @@ from typer.testing import CliRunner
 
 from srmc.cli.main import command
 from srmc_studies.bench.gallery import calls, run
+from srmc_studies.bench.gallery.calls import Size
 from srmc_studies.bench.gallery.compare import FUNCTIONALS, error_of, known, ratios, worse, z_scores
 from srmc_studies.bench.gallery.models import MODELS
-from srmc_studies.bench.gallery.study import Limits, listening
+from srmc_studies.bench.gallery.study import Limits, listening, long_runs, study
 from srmc_studies.bench.gallery.table import gallery_page, z_lines
 
 app = command()
@@ -40,7 +42,7 @@ def test_a_quick_run_makes_rows_and_a_page_and_does_not_run_again(tmp_path, monk
     assert {*row["sample"]["ratios"]} == {*row["improve"]} == {*FUNCTIONALS}
     assert all(0 < z["value"] < 4 for z in row["sample"]["z_rebalanced"].values())
     first = page.read_text()
-    assert "| baseball | 18 players | NumPyro | 20 | 20 | 2 | 2× |" in first
+    assert "| baseball | 18 players | NumPyro | 20 | 20 | 2 | " in first
     monkeypatch.setattr(run, "study", None)
     assert CliRunner().invoke(app, args).exit_code == 0
     assert page.read_text() == first
@@ -130,7 +132,27 @@ def test_a_process_that_fails_or_takes_too_long_leaves_a_row(monkeypatch):
     (row,) = run.gallery(["baseball"], limits=Limits(seconds=0.025))
     assert row["first_call"] == {"srmc": "stopped after 0.5 s", "NumPyro": "stopped after 0.5 s"}
     assert [told["text"] for told in row["told"]] == ["OSError: no", "OSError: no"]
-    assert "| baseball | – | – | – |" in gallery_page([row])
+    page = gallery_page([row])
+    assert "| baseball | – | – | – |" in page
+    assert "earlier version" not in page
+    assert "earlier version" in gallery_page([{k: v for k, v in row.items() if k != "date"}])
+
+
+def test_long_runs_and_calls_that_were_kept_are_not_made_again(monkeypatch, tmp_path):
+    made = []
+
+    def child(module, asked, patience, x64="0"):
+        made.append(asked.get("library") or asked["stage"])
+        return {"seconds": 1.0, "processor": 2.0, "told": []}, ""
+
+    monkeypatch.setattr(run, "_child", child)
+    monkeypatch.setattr(calls, "usable", lambda name: ["srmc", "NumPyro"])
+    (tmp_path / "baseball").mkdir()
+    (tmp_path / "baseball" / "first_call.json").write_text('{"srmc": {"seconds": 3}}')
+    (tmp_path / "baseball" / "0.long").write_text("")
+    (row,) = run.gallery(["baseball"], keep=tmp_path)
+    assert made == ["NumPyro", "study"]
+    assert row["first_call"]["srmc"] == {"seconds": 3}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -149,3 +171,19 @@ def test_an_unknown_model_is_refused():
     out = CliRunner().invoke(app, ["bench", "gallery", "--model", "nothing"])
     assert out.exit_code == 2
     assert "nothing" in out.output
+
+
+def test_long_runs_whose_chains_have_not_mixed_are_left_out(monkeypatch, tmp_path):
+    told = [["the chains have not mixed: R-hat is 1.2"], ["a divergence"], []]
+
+    def sample(*_, **options):
+        warned = told.pop() if options else []  # those of long runs have options
+        table = summary(0.0 if options else 1e-4, 1e-4)
+        return SimpleNamespace(summary=lambda base=False: table, warnings=warned, rebalancing=[])
+
+    monkeypatch.setattr(calls, "srmc_sample", sample)
+    given = "baseball", Size(10, 10, 4), Limits(3, 3), tmp_path
+    long_runs(*given)
+    assert {file.name for file in tmp_path.iterdir()} == {"0.long", "1.long", "2.doubted"}
+    row = study(*given)
+    assert (row["longer"], row["left_out"]) == (8, 1)

@@ -17,7 +17,7 @@ from typing import Any
 from srmc_studies.bench.gallery import calls
 from srmc_studies.bench.gallery.calls import Size
 from srmc_studies.bench.gallery.models import MODELS
-from srmc_studies.bench.gallery.study import Limits, Row, long_runs, study
+from srmc_studies.bench.gallery.study import LONG, Limits, Row, long_runs, study
 
 QUICK = ("baseball",)
 SIZE, QUICK_SIZE = Size(), Size(200, 100, 4)
@@ -85,7 +85,7 @@ def _whole(name: str, limits: Limits, traces: int, keep: Path | None) -> Row:
         Path(folder).mkdir(parents=True, exist_ok=True)
         first = _first_calls(name, limits, traces, folder)
         for stage, precision in (("long", "1"), ("study", "0")):
-            if stage == "long" and any(Path(folder).glob("*.long")):
+            if stage == "long" and any(file.suffix in LONG for file in Path(folder).iterdir()):
                 continue
             part = {"name": name, "size": SIZE, "folder": folder, "stage": stage, "limits": limits}
             found, why = _child("study", part, PATIENCE * limits.seconds, precision)

@@ -24,6 +24,8 @@ Row = dict[str, Any]
 Told = list[dict[str, Any]]
 FIRST_LONG_SEED = 10**6
 FEWEST = 3  # runs, for a standard error
+LONG = (".long", ".doubted")  # endings of files
+DOUBTS = "the chains have not mixed", "the plain chains amount to"  # in warnings of a long run
 
 
 class Limits(NamedTuple):
@@ -41,7 +43,11 @@ class Limits(NamedTuple):
 
 
 def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
-    """Write summaries of plain runs to `folder`, each when it is there."""
+    """Write summaries of plain runs to `folder`, each when it is there.
+
+    One stuck chain moves the mean of all long runs, by more than its errors say: runs with warnings
+    after which errors are not to be trusted have another ending.
+    """
     began, length = time.process_time(), size._replace(samples=limits.longer * size.samples)
     for n in range(limits.long_runs):
         with warnings.catch_warnings():
@@ -49,7 +55,8 @@ def long_runs(name: str, size: Size, limits: Limits, folder: Path) -> None:
             result = calls.srmc_sample(
                 name, length, FIRST_LONG_SEED + n, alpha=0.0, target_acceptance=0.9
             )
-        result.summary().to_pickle(folder / f"{n}.long")
+        doubted = any(words in text for words in DOUBTS for text in result.warnings)
+        result.summary().to_pickle(folder / f"{n}.{'doubted' if doubted else 'long'}")
         if time.process_time() - began > limits.seconds * 2 / 3:
             break
 
@@ -76,7 +83,9 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
         "forms": {form: forms.count(form) for form in sorted(set(forms))},
         "seconds": time.process_time() - began,
     }
-    long = [pd.read_pickle(file) for file in sorted(folder.glob("*.long"))]
+    doubted = sorted(folder.glob("*.doubted"))
+    files = sorted(folder.glob("*.long")) or doubted
+    long = [pd.read_pickle(file) for file in files]
     if not long:
         return row
     truth, pairs = known(long, entry.heavy), [pair for pair in improved if pair]
@@ -84,6 +93,7 @@ def study(name: str, size: Size, limits: Limits, folder: Path) -> Row:
         "coordinates": len(long[0]),
         "compared": len(truth.names),
         "longer": limits.longer * len(long),
+        "left_out": len(doubted) if files != doubted else 0,
         "largest_r_hat": float(max(np.nanmax(one["r_hat_base"]) for one in long)),
         "sample": _compared(truth, plain, rebalanced),
         "improve": ratios(truth, *map(list, zip(*pairs, strict=True))) if pairs else {},

@@ -109,15 +109,16 @@ def gallery_table(rows: list[Row]) -> Table:
 
 
 def _about_lines(rows: list[Row]) -> Lines:
-    lines = [
-        ["model", "", "library", "coordinates", "compared", "runs", "long runs", "map", "date"]
-    ]
+    head = ["model", "", "library", "coordinates", "compared", "runs", "long runs", "R-hat", "map"]
+    lines = [[*head, "date"]]
     for row in rows:
         forms = "; ".join(f"{form} ({n})" for form, n in row.get("forms", {}).items())
-        longer = f"{row['longer']}×" if "longer" in row else NOTHING
         counts = [str(row.get(key, NOTHING)) for key in ("coordinates", "compared", "runs")]
-        date = row.get("date", NOTHING)
-        lines.append([row["model"], row["about"], row["library"], *counts, longer, forms, date])
+        longer = f"{row['longer']}×" if "longer" in row else NOTHING
+        longer += f" ({row['left_out']} left out)" if row.get("left_out") else ""
+        r_hat = f"{row['largest_r_hat']:.3f}" if "largest_r_hat" in row else NOTHING
+        about = row["model"], row["about"], row["library"]
+        lines.append([*about, *counts, longer, r_hat, forms, row.get("date", NOTHING)])
     return lines
 
 
@@ -134,8 +135,11 @@ def gallery_page(rows: list[Row]) -> str:
         "published or simulated data. Each is sampled by `srmc.sample` at its defaults, "
         f"{chains} chains of {warmup:,} + {samples:,} steps, with a seed per run. The reference is "
         "the mean of plain long runs in double precision, together as many times longer as the "
-        "table says. PyMC's models run in double precision, NumPyro's in single precision. Where "
-        "there was a single run, root mean squares and ratios have no standard error.",
+        "table says. Long runs are left out if a warning says that chains have not mixed, or "
+        "amount to few independent draws, unless all have one; R-hat is the largest of the rest. "
+        "Far above 1.01, a chain of the reference is stuck, and z-scores are too large. "
+        "PyMC's models run in double precision, NumPyro's in single precision. Where there was a "
+        "single run, root mean squares and ratios have no standard error.",
         "Coordinates that are constant, or equal to another one, are not compared."
         + (
             f" Without a variance, and compared by quantiles alone: {'; '.join(heavy)}."
@@ -143,7 +147,9 @@ def gallery_page(rows: list[Row]) -> str:
         ),
         table(_about_lines(rows)),
         f"Not run: {', '.join(absent)}." if absent else "All models of the gallery were run.",
-        "Rows without a date, and seconds with a star, were measured with an earlier version.",
+        "Rows without a date, and seconds with a star, were measured with an earlier version. None "
+        "of their long runs was left out, and the standard errors of their root mean squares leave "
+        "out the errors of the long runs." * any("date" not in row for row in rows),
         "## Are the errors right?",
         "Root mean squares of z-scores over coordinates and seeds: the estimate minus that of the "
         "long runs, over the standard error of the difference. They should be 1. Values in bold "
@@ -173,4 +179,4 @@ def gallery_page(rows: list[Row]) -> str:
         "through `pm.sample`.",
         table(second_lines(rows)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
