@@ -46,6 +46,7 @@ def test_escapes_in_a_file_do_not_reach_the_terminal(result, tmp_path):
     result.save(path)
     with h5py.File(path, "a") as file:  # which removes the seal
         file["posterior"].move(FORMULA, f"a{HOSTILE}")
+    files.seal(path)
     for options in ([], ["--json"]):
         shown = CliRunner().invoke(command(), ["show", str(path), *options])
         assert shown.exit_code == 0, shown.output

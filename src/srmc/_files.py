@@ -23,6 +23,8 @@ from srmc._extras import extra
 NAMES = "names"  # of all arrays in a file
 REMEDY = "put back a copy of it, or start the run again in a new folder"
 SEAL = b"\n# sha256 of all above: "  # the last line of a sealed file; a comment in TOML
+PROPERTIES = "_NCProperties"  # of a NetCDF file: what wrote it, which a copy does not inherit
+SEALED = "checksum=last_line"  # one of them
 DIGEST = "sha256"  # of the rest of a JSON file
 
 
@@ -145,8 +147,8 @@ def seal(path: Path) -> None:
         file.write(SEAL + digest.encode() + b"\n")
 
 
-def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
-    """Raise if a file is not what was sealed; one without a seal is left to its reader.
+def check_seal(path: Path, remedy: str, shown: Place | None = None) -> bool:
+    """Whether a file has a seal, which its reader may require; raise if it does not match.
 
     It is called `shown`, if that is given.
     """
@@ -154,11 +156,11 @@ def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
     with open(path, "rb") as file:
         length = file.seek(0, os.SEEK_END) - size
         if length < 0:
-            return
+            return False
         file.seek(length)
         last = file.read()
         if not last.startswith(SEAL):
-            return
+            return False
         file.seek(0)
         found, left = hashlib.sha256(), length
         while left:
@@ -166,6 +168,37 @@ def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
             left -= len(piece)
     if last != SEAL + found.hexdigest().encode() + b"\n":
         raise ValueError(f"{shown or path} is damaged: it is not what was saved; {remedy}")
+    return True
+
+
+def seal_netcdf(path: Path) -> None:
+    """Seal a NetCDF file, and note in it that it must have a seal."""
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        file.attrs[PROPERTIES] = np.bytes_(f"{_properties(file)},{SEALED}")
+    seal(path)
+
+
+def check_netcdf(path: Path, remedy: str, shown: Place | None = None) -> None:
+    """Raise if a NetCDF file is not what was sealed, or has lost its seal."""
+    if check_seal(path, remedy, shown):
+        return
+    with extra(str(shown or path)):
+        import h5py
+
+    try:
+        with h5py.File(path) as file:
+            marked = SEALED in _properties(file)
+    except (OSError, RuntimeError, KeyError):  # which the reader will meet again, and name
+        return
+    if marked:
+        raise ValueError(f"{shown or path} is damaged: it has lost its end; {remedy}")
+
+
+def _properties(file: Any) -> str:
+    found = file.attrs.get(PROPERTIES, b"")
+    return found.decode("ascii", "replace") if isinstance(found, bytes) else str(found)
 
 
 def write_json(path: Place, record: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from srmc.metrics.errors import (
     rounding,
 )
 from srmc.metrics.tails import plain_error, tail_shape
+from srmc.rebalance.discrete import MeanField, regressions
 from srmc.rebalance.errors import error_beside, features_of
 from srmc.rebalance.fit import Fit
 from srmc.rebalance.regress import Features
@@ -30,23 +31,28 @@ class Errors:
     """Standard errors of means and quantiles: from batch means, unless features tell more.
 
     rebalanced
-        The features of each map; version 0.2 has those of one in some draws of sticky chains.
+        The features of each map; for sticky chains, version 0.2 stores them for a subset of draws.
     scored
         The draws and scores of the only map, if there is one.
     repelled
         The features that the history averaged, its gain and alpha, and whether it was shared.
+    residuals
+        On a discrete space, the Gibbs residuals of the draws, and their products with other sites.
     """
 
     rebalanced: list[Features] | None = None
     scored: tuple[Block, Block] | None = None
     repelled: tuple[Any, ...] | None = None
+    residuals: tuple[Block, Block | None] | None = None
 
     @staticmethod
     def of(kept: Kept, about: dict[str, Any], shared: bool) -> "Errors":
         """The errors of what a run kept."""
         reports = [from_record(record) for record in about.get("rebalancing") or ()]
+        if kept.scored is not None and "residuals" in kept.scored:
+            return Errors.of_sites(kept.scored["residuals"], kept.scored.get("products"), reports)
         if kept.scored is not None and any(r.moved for r in reports):
-            if "features" in kept.scored:
+            if "features" in kept.scored:  # of version 0.2, on a discrete space
                 phi = np.asarray(kept.scored["features"], float)
                 return Errors(rebalanced=[Features.of(phi, reports[0].left, 0)])
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
@@ -67,18 +73,31 @@ class Errors:
         ]
         return Errors(features, (x, s) if len(reports) == 1 else None)
 
+    @staticmethod
+    def of_sites(residuals: Block, products: Block | None, reports: list[Report]) -> "Errors":
+        """The errors of draws on a discrete space, resampled or plain."""
+        rebalanced = None
+        if reports[0].moved:
+            parts = [v for v in (residuals, products) if v is not None]
+            phi = np.concatenate(parts, axis=2).astype(float)
+            rebalanced = [Features.of(phi, reports[0].left, residuals.shape[2])]
+        return Errors(rebalanced, residuals=(residuals, products))
+
     @functools.cached_property
-    def _fit(self) -> Fit | None:
+    def _fit(self) -> Fit | MeanField | None:
+        if self.residuals is not None:
+            return regressions(*self.residuals)
         return None if self.scored is None else Fit.of(*self.scored)
 
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.
 
-        Of draws that were rebalanced it is that of a regression of the function itself, unless no
-        regression is better than the average.
+        For rebalanced draws it comes from a regression of the function itself, unless no regression
+        is better than the average.
         """
         plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
-        if self._fit is None or self.scored is None or self.scored[0].shape[:2] != base.shape[:2]:
+        known = self.scored or self.residuals
+        if self._fit is None or known is None or known[0].shape[:2] != base.shape[:2]:
             return plain
         return self._fit.estimate(base, plain)
 
@@ -103,7 +122,7 @@ class Errors:
     ) -> list[Float[np.ndarray, " k"]]:
         """The columns of a summary: estimates, their errors, and diagnostics of the chains.
 
-        The error of a quantile is that of its probability, by the spread of draws about it.
+        The error of a quantile is the error of its probability, mapped by the order statistics.
         """
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
         ordered = np.sort(draws.reshape(-1, draws.shape[2]).T, axis=1)
@@ -135,6 +154,8 @@ class Errors:
         step = rounding(draws)
         average = step / np.sqrt(12 * ordered.shape[1])
         bias = step**2 / np.where(sd > 0, 24 * sd, np.inf)
+        if self.residuals is not None:  # regressions do better than the draws
+            mean, of_mean = self.estimate(draws, base)
         of_mean, of_sd = np.hypot(of_mean, average), np.hypot(of_sd, average + bias)
         of_quantiles = [np.hypot(error, step / 2) for error in of_quantiles]
         chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]
@@ -144,9 +165,11 @@ class Errors:
 def _of_quantile(
     ordered: Float[np.ndarray, "k n"], q: float, error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
-    error = np.maximum(error, 0.5 / ordered.shape[1])  # between two draws it is not known
-    low, high = (_at(ordered, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
-    half: np.ndarray = (high - low) / 2
+    count = ordered.shape[1]
+    error = np.maximum(error, 0.5 / count)  # between two draws it is not known
+    span = np.maximum(error, np.sqrt(q * (1 - q) / count))  # fewer draws do not show the density
+    low, high = (_at(ordered, np.clip(q + sign * span, 0, 1)) for sign in (-1, 1))
+    half: np.ndarray = (high - low) / 2 * error / span
     return half
 
 

@@ -12,12 +12,12 @@ class Kept(NamedTuple):
 
     # Statistics (chain, draw), or (chain, batch) in a run that kept moments.
     stats: dict[str, np.ndarray]
-    # Arrays (chain, draw, ...) by name: the draws, and those of the base chain if there is one.
+    # Arrays (chain, draw, ...) by name: the draws, and the base chain if there is one.
     draws: dict[str, Any] | None = None
     base: dict[str, Any] | None = None
     # In a rebalanced run, plain draws of the unconstrained position and their scores, (chain, draw,
-    # d), from which errors are computed: all of them, or of sticky chains some. In learned
-    # coordinates both are those in which the chain ran, and `model_score` is that of the model.
+    # d), from which errors are computed: all of them, or a subset for sticky chains. With learned
+    # coordinates both are in these coordinates, and `model_score` is the score of the model.
     scored: dict[str, np.ndarray] | None = None
     # Kept in place of draws.
     moments: Named | None = None

@@ -9,6 +9,7 @@ from srmc_studies.cli.compare import (
     divergences,
     gallery,
     growth,
+    looped,
     machines,
     multimodal,
     posteriors,
@@ -20,7 +21,7 @@ from srmc_studies.cli.train import train
 
 for comparison in (
     *(posteriors, multimodal, streaming, calibration, clock, gallery, growth),
-    *(coordinates, centred, divergences, machines),
+    *(coordinates, centred, divergences, looped, machines),
 ):
     bench.command()(comparison)
 
