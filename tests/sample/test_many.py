@@ -2,8 +2,9 @@
 
 import multiprocessing
 import os
+import pickle
 import textwrap
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from functools import partial
 
 import jax.numpy as jnp
@@ -143,6 +144,25 @@ def test_a_pool_that_is_broken_already(monkeypatch):
 
     monkeypatch.setattr(many, "Processes", Whole)
     runs = srmc.sample_many([srmc.targets.gaussian()], Broken(), **RUN | {"initial_position": None})
+    assert not runs.failed
+
+
+def test_a_model_lost_with_a_worker_runs_again_where_equal_calls_are_one():
+    class KilledWorker(Exception):
+        """As that of Dask, which counts a model that waits on the worker as its victim."""
+
+    class Remembers(Here):
+        def __init__(self):
+            self.failed = {}
+
+        def submit(self, job):
+            key = pickle.dumps(job)
+            if len(self.failed) < 2 and key not in self.failed:
+                self.failed[key] = Future()
+                self.failed[key].set_exception(KilledWorker())
+            return self.failed.get(key) or super().submit(job)
+
+    runs = srmc.sample_many([log_gamma, log_gamma], Remembers(), **RUN)
     assert not runs.failed
 
 

@@ -5,6 +5,7 @@ import importlib
 import os
 import pickle
 import queue
+import secrets
 import sys
 import threading
 import warnings
@@ -168,6 +169,12 @@ class _Job:
     model: Any
     keywords: dict[str, Any]
     programs: Any
+    # Dask takes equal calls for one, and returns the error of the first for all.
+    key: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
+
+    def again(self) -> "_Job":
+        """The same call, to be run once more."""
+        return dataclasses.replace(self, key=secrets.token_hex(8))
 
     def check(self, name: str) -> None:
         """Raise if another process cannot be given this job."""
@@ -288,6 +295,7 @@ class Runs(Mapping[str, Run]):
             return
         if waiting := [name for name, began in self._alone.items() if not began]:
             self._alone[waiting[0]] = True
+            self._jobs[waiting[0]] = self._jobs[waiting[0]].again()
             self._submit(waiting[0], self._executor)
         elif self._own is not None:
             self._own.shutdown(wait=False)

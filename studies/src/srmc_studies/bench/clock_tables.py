@@ -144,11 +144,14 @@ def clock_page(rows: list[Row]) -> str:
         "the compiled programs on disk (`srmc.enable_cache()`; without it, this call takes as "
         "long as the first). The unit is the first call of BlackJAX's window "
         "adaptation and NUTS, compiled as one program; its seconds are in the third column. "
-        "srmc's calls rebalance their draws and look for trouble, too. "
+        "srmc's calls rebalance their draws and compute R-hat, too. "
         "Linear algebra has one thread (`OPENBLAS_NUM_THREADS=1`). "
         "BlackJAX's chains run in lockstep in one program, which keeps about one core busy; srmc's "
         "chains use all cores. By the clock that favours srmc on this machine of two cores; the "
-        "second table, of processor time, does not credit it. "
+        "second table, of processor time, does not credit it. One program per chain is what keeps "
+        "draws independent of the number of devices. It takes more processor time where the "
+        "gradient is a product with a large matrix (logistic-100), which lockstep reads once for "
+        "all chains, and less where chains differ in their tree depths (normal-1000). "
         "Imports are not included."
         + (f" They take, of the processor: {imports}." if imports else ""),
         markdown(call_lines(rows)),
@@ -179,9 +182,10 @@ def clock_page(rows: list[Row]) -> str:
             "own: the size of what is kept, and the peak of the process's memory above that of "
             "JAX and srmc before the run. The compiler alone takes several hundred MB. Draws that "
             "are kept are rebalanced in 10 and in 1,000 dimensions, with several copies of draws "
-            "and scores in double precision. In 100,000, and where only moments are kept, draws "
-            "are repelled as they are made, and the peak is that of warm-up, which measures the "
-            "loop on late draws of each chain and their scores. HMC is run there, for fewer "
+            "and scores in double precision. In 100,000 they are too many, and are repelled as "
+            "they are made; the peak is that of warm-up, which measures the loop on late draws of "
+            "each chain and their scores. Where only moments are kept, chains are plain, with "
+            "control variates. HMC is run in 100,000 dimensions, for fewer "
             "steps: BlackJAX's NUTS copies what it stores of its trajectory at each leapfrog "
             "step, and had not done 400 steps after two minutes.",
             markdown(memory_lines(rows)),

@@ -10,6 +10,7 @@ from srmc_studies.cli.compare import (
     gallery,
     growth,
     looped,
+    machines,
     multimodal,
     posteriors,
     streaming,
@@ -20,7 +21,7 @@ from srmc_studies.cli.train import train
 
 for comparison in (
     *(posteriors, multimodal, streaming, calibration, clock, gallery, growth),
-    *(coordinates, centred, divergences, looped),
+    *(coordinates, centred, divergences, looped, machines),
 ):
     bench.command()(comparison)
 

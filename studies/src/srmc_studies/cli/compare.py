@@ -193,6 +193,18 @@ def growth(
         page.write_text(tables.growth_page(found))
 
 
+def machines(
+    quick: Annotated[bool, typer.Option("--quick", help="Few jobs and models.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+) -> None:
+    """Single-chain jobs, models on a cluster and a resumed run: are their draws the same?"""
+    from srmc_studies.bench import machines as measurements
+
+    run = functools.partial(measurements.machines, quick)
+    if not all(row["held"] for row in measure(run, measurements.machines_table, out)):
+        raise typer.Exit(1)
+
+
 def _joined(files: list[Path], table: Callable[..., Any], out: Path | None) -> list[dict[str, Any]]:
     """The rows of earlier runs, shown, and written to one file."""
     found = [row for file in files for row in json.loads(file.read_text())]
