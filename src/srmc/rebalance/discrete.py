@@ -27,7 +27,7 @@ from srmc.types import Bool, Float, Int
 Rows = Float[np.ndarray, "n d"]
 
 NEIGHBOURS = 32  # of a site at most, by the correlation of residuals
-SURE = 4.0  # standard errors from 0 of a correlation that counts,
+SURE = 5.0  # standard errors from 0 of a correlation that counts,
 SEEN_BY = 4096  # at so many draws at most
 RIDGE = 0.02  # of the sparse Gram matrix, in units of its diagonal
 FUNCTIONS_AT_ONCE = 64
