@@ -62,7 +62,7 @@ TASKS = {
         *("srmc.metrics.weighted_mean", "srmc.metrics.weighted_quantile"),
     ],
     "Predict what repellence gains": [
-        *("srmc.theory.estimate", "srmc.theory.asymptotic_covariance", "srmc.theory.largest_alpha"),
+        *("srmc.theory.estimate", "srmc.theory.asymptotic_covariance", "srmc.theory.largest_gain"),
         *("srmc.theory.check_tails", "srmc.theory.simulate"),
     ],
 }

@@ -36,18 +36,21 @@ NUM_KEYS = {
     "acs": 20_000,
     "acs-": 80_000,
 }  # all sites at once make some moves rare
+# Each kernel meets each feature, and each space with a bend by feature, by sites and with none.
 FEATURES = {
-    "binary": (None, "gibbs", "stein", "relaxed-gibbs", "relaxed", "sites"),
-    "ordinal": (None, "gibbs", "stein", "relaxed-gibbs", "relaxed", "sites"),
-    "categorical": (None, "gibbs", "relaxed-gibbs", "relaxed", "sites"),
+    "path": {"binary": ("gibbs", "relaxed"), "ordinal": ("stein",), "categorical": ("gibbs",)},
+    "dlmc": {"binary": ("stein",), "ordinal": ("relaxed-gibbs",), "categorical": ("relaxed",)},
 }
 
 
 def cases():
-    for where, features in FEATURES.items():
-        for feature in features:
-            for kernel in ("path", "dlmc"):
+    for kernel, by_space in FEATURES.items():
+        for where, features in by_space.items():
+            for feature in (None, "sites", *features):
                 yield where, kernel, feature
+    yield "categorical", "path", "relaxed-gibbs"
+    yield "categorical", "dlmc", "gibbs"
+    for where in FEATURES["path"]:
         for feature in (None, "gibbs", "sites"):
             yield where, "acs", feature
         yield where, "acs-late", "sites"

@@ -124,7 +124,7 @@ def test_left_out_parts_are_predicted_by_the_others():
     phi, f = rng.normal(size=(60, 4)), rng.normal(size=(60, 2))
     ridge = Ridge(phi)
     size = np.sqrt(np.mean(phi**2, axis=0))
-    (rest,) = ridge.left(f, (2.0,))
+    rest = ridge.left(f, 2.0)
     part = np.arange(60) < 60 // rule.FOLDS
     a, b = phi[~part] / size, f[~part]
     centred = a - (phi / size).mean(axis=0)
@@ -132,6 +132,7 @@ def test_left_out_parts_are_predicted_by_the_others():
     beta = np.linalg.solve(centred.T @ centred + 2 * np.eye(4), centred.T @ (b - whole))
     mean = b.mean(axis=0) - a.mean(axis=0) @ beta
     np.testing.assert_allclose(rest[part], f[part] - mean - phi[part] / size @ beta, atol=1e-8)
+    np.testing.assert_allclose(ridge.errors(f, (2.0,)), np.mean(rest**2, axis=0)[None])
 
 
 def test_means_of_any_functions_have_errors_that_hold():

@@ -39,7 +39,7 @@ weights far better than needed, since each has 100 scores."""
 DRAWS = (128, 1024)
 """Bounds on the draws that are fitted."""
 
-STEPS = (8, 30)
+STEPS = (6, 20)
 """Gauss-Newton steps at most, to compare candidates, and for the map that is chosen."""
 
 BETTER = 0.9

@@ -228,9 +228,14 @@ def with_unseen(values: Series, error: Columns, size: float) -> Columns:
     """Errors of means; for probabilities they account for events that were not observed.
 
     With two events more among `size` independent draws, as in the interval of Agresti and Coull,
-    an event that never occurred has an upper limit near 4 / size.
+    an event that never occurred has an upper limit near 4 / size. An error becomes larger by the
+    factor by which that of the average does.
     """
-    wider: np.ndarray = np.hypot(error, 2 / np.minimum(size, effective_size(values)))
+    size, variance = np.minimum(size, effective_size(values)), values.var(axis=(0, 1))
+    unseen, plain = 2 / size, np.sqrt(variance / size)
+    seen = plain > 0
+    factor = np.hypot(1.0, unseen / np.where(seen, plain, 1.0))
+    wider: np.ndarray = np.where(seen, factor * error, np.hypot(error, unseen))
     return np.where(are_events(values), wider, error)
 
 

@@ -71,7 +71,7 @@ class Bank:
             if name == "products" and not products:
                 continue
             choices += [first._replace(dictionary=name, ridge=ridge) for ridge in self._ridges]
-            found += [mean_square(rest) for rest in regression.left(f, self._ridges)]
+            found += [*regression.errors(f, self._ridges)]
         return choices, np.array(found).reshape(len(choices), f.shape[1])
 
     def left(self, f: Columns, choice: Choice) -> Columns:
@@ -79,8 +79,7 @@ class Bank:
         f = self.rows(f)
         if not choice.dictionary:
             return plain_left(f)
-        (rest,) = self.regressions[choice.dictionary].left(f, (choice.ridge,))
-        return rest
+        return self.regressions[choice.dictionary].left(f, choice.ridge)
 
     def estimate(self, f: Columns, choice: Choice) -> Float[np.ndarray, " q"]:
         """The means of functions: without a regression, their averages."""

@@ -3,8 +3,8 @@
 To first order, the mean of f over rebalanced draws is that of f - beta·phi over plain ones, with
 beta = E[f phi] E[phi phi]^-1: what features explain is gone, and the remainder has the short memory
 of the plain chain, so that batch means apply to it. The difference from the mean over the
-rebalanced draws is known; if it far exceeds the error, it replaces the error, as with heavy tails,
-where the first order is not all that a map does.
+rebalanced draws is known, and an error is at least as large: with heavy tails, the first order is
+not all that a map does, and between two knots of a distribution function draws keep their noise.
 """
 
 import numpy as np
@@ -24,10 +24,10 @@ from srmc.metrics.errors import (
 from srmc.metrics.tails import error_and_variance, hidden_tail, plain_error
 from srmc.rebalance import rule
 from srmc.rebalance.as_chains import as_chains
-from srmc.rebalance.distribution import sides, solution
+from srmc.rebalance.distribution import Knots, sides, solution
 from srmc.rebalance.features import Scored, products
 from srmc.rebalance.learned import Turned
-from srmc.rebalance.regress import FOLDS, Features, Pairs, explain
+from srmc.rebalance.regress import Features, Pairs, explain
 from srmc.rebalance.report import Report
 from srmc.types import Float
 
@@ -36,7 +36,6 @@ PAIRS_CHOSEN_UP_TO = 256  # and up to which those that a function needs
 FEATURES_AT_ONCE = 64  # at all draws, in a processor's cache
 ORDER = 3  # of the marginal features, in addition to steps at these quantiles
 LEVELS = (0.05, 0.5, 0.95)
-SURPRISE = 2.0  # errors, beyond which the change of a mean is not that to first order
 
 
 def rebalanced_error(
@@ -184,10 +183,21 @@ def _fill(
         before, last = last, cut * last - (k - 1) * before
         np.multiply(last, own, out=out)
         out += k * inside * before
-    knots = np.quantile(z, LEVELS, axis=1)
-    both = sides(z.T, own.T, knots)
-    steps = (z.T[:, None] <= knots) - special.ndtr(knots) + solution(z.T, both, knots)
+    steps = _steps(z.T, own.T, np.quantile(z, LEVELS, axis=1))
     marginal[-len(LEVELS) :] = np.moveaxis(steps, 0, 2)
+
+
+def _steps(z: Rows, own: Rows, knots: Knots) -> Float[np.ndarray, "n level d"]:
+    """The features of steps at the estimated quantiles, which are near the moved draws' own.
+
+    The mean of such a feature is by how much the distribution function of the draws exceeds the
+    estimated one, and the distance between quantiles of the draws says how far that is.
+    """
+    feature = lambda t: (z[:, None] <= t) - special.ndtr(t) + solution(z, sides(z, own, t), t)
+    off = feature(knots).mean(axis=0)
+    levels = np.clip(np.array(LEVELS)[:, None] + off, 0.0, 1.0)
+    places = np.round(levels * (len(z) - 1)).astype(int)
+    return feature(np.take_along_axis(np.sort(z, axis=0), places, axis=0))
 
 
 def error_beside(
@@ -201,13 +211,13 @@ def error_beside(
     `moved` are the values at the rebalanced draws. They may be of several functions of the same
     quantities, one function after the other.
     """
-    if len(features.phi) == 0 or values.shape[1] < 4 * FOLDS:
+    if len(features.phi) == 0 or values.shape[1] < 4 * rule.FOLDS:
         return plain_error(values)
     error, first_order = _error(values, features, functions)
     if moved is None:
         return error
     more = np.abs((moved - values).mean(axis=(0, 1)) - first_order)
-    larger: np.ndarray = np.where(more > SURPRISE * error, more, error)
+    larger: np.ndarray = np.maximum(error, more)
     return larger
 
 

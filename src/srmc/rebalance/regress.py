@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from srmc.rebalance import rule
 from srmc.types import Float, Int
 
-FOLDS = 5  # parts of the run; beta for each comes from the others
 DRAWS_PER_FEATURE = 4  # at least, in a regression
 MOST = 64  # features in a regression,
 TOGETHER = 1024  # if there are no more than these to choose from; else
@@ -21,6 +21,7 @@ SCREENED = 4096  # features beyond which those of a few coordinates alone are lo
 NEAREST = 8  # the ones that correlate best
 PAIRS = 16  # of coordinates, if their features are made for each function
 NUMBERS = 2**22  # draws times features that are held at once
+ROUNDING = 1e-5  # of Gram matrices in single precision, per draw
 
 Functions = Float[np.ndarray, "row function chain draw"]
 
@@ -110,7 +111,7 @@ def explain(
     count = f.shape[2] * f.shape[3]
     phi = features.phi.reshape(-1, count)
     most = MOST if len(phi) <= TOGETHER else STRONGEST
-    most = max(1, min(most, len(phi), count * (FOLDS - 1) // FOLDS // DRAWS_PER_FEATURE))
+    most = max(1, min(most, len(phi), count * (rule.FOLDS - 1) // rule.FOLDS // DRAWS_PER_FEATURE))
     at_once = max(1, NUMBERS // ((most + PAIRS * (features.pairs is not None)) * count))
     for start in range(0, len(f), at_once):
         part = slice(start, start + at_once)
@@ -188,7 +189,7 @@ def _fitted(
 ) -> Float[np.ndarray, "row function n"]:
     """Least squares on these features."""
     turned = np.swapaxes(own, 1, 2)
-    root = _inverse_root((own @ turned).astype(float)).astype(np.float32)
+    root = _inverse_root((own @ turned).astype(float), len(own[0])).astype(np.float32)
     beta = f @ turned @ np.swapaxes(root, 1, 2) @ root
     fitted: np.ndarray = beta @ own
     return fitted
@@ -201,7 +202,7 @@ def _cross_fitted(
 
     The regressions have an intercept, since averages over the draws are not those of the target.
     """
-    ends = np.linspace(0, f.shape[3], FOLDS + 1).astype(int)
+    ends = np.linspace(0, f.shape[3], rule.FOLDS + 1).astype(int)
     parts = [slice(*pair) for pair in itertools.pairwise(ends)]
     chains = range(f.shape[2])
     centred = own - own.mean(axis=(2, 3), keepdims=True)
@@ -210,15 +211,24 @@ def _cross_fitted(
     )
     gram = np.stack([product(centred, part) for part in parts]).astype(float)
     cross = np.stack([product(f, part) for part in parts]).astype(float)
-    inverse = _inverse_root(gram.sum(axis=0) - gram)
-    right = (cross.sum(axis=0) - cross) @ np.swapaxes(inverse, 2, 3)
+    others, right = gram.sum(axis=0) - gram, cross.sum(axis=0) - cross
+    unseen_gram, unseen_cross = gram.copy(), cross.copy()
+    for k, part in enumerate(parts):  # less the means over the other parts
+        share = (part.stop - part.start) / f.shape[3]
+        more = (part.stop - part.start) * len(chains) * ((1 - share) ** -2 - 1)
+        means = [v[..., part].mean(axis=(2, 3), dtype=float) for v in (f, centred)]
+        unseen_cross[k] += more * means[0][:, :, None] * means[1][:, None]
+        unseen_gram[k] += more * means[1][:, :, None] * means[1][:, None]
     best, least = np.zeros_like(cross), np.zeros(f.shape[:2])
-    for size in sorted({*np.geomspace(1, own.shape[1], 10).astype(int)}):
-        beta = np.zeros_like(cross)
-        beta[..., :size] = right[..., :size] @ inverse[..., :size, :size]
-        change = np.sum(beta * (beta @ gram - 2 * cross), axis=(0, 3))
-        best = np.where((change < least)[..., None], beta, best)
-        least = np.minimum(least, change)
+    for ridge in rule.RIDGES:
+        inverse = _inverse_root(others, ridge + ROUNDING * f[0, 0].size)
+        turned = right @ np.swapaxes(inverse, 2, 3)
+        for size in sorted({*np.geomspace(1, own.shape[1], 5).astype(int)}):
+            beta = np.zeros_like(cross)
+            beta[..., :size] = turned[..., :size] @ inverse[..., :size, :size]
+            change = np.sum(beta * (beta @ unseen_gram - 2 * unseen_cross), axis=(0, 3))
+            best = np.where((change < least)[..., None], beta, best)
+            least = np.minimum(least, change)
     average = own.mean(axis=2)
     out, left = np.empty_like(f), np.empty_like(f[:, :, 0])
     for beta, part in zip(best.astype(np.float32), parts, strict=True):
@@ -228,11 +238,6 @@ def _cross_fitted(
     return out, left
 
 
-def _inverse_root(gram: Float[np.ndarray, "... m m"]) -> Float[np.ndarray, "... m m"]:
-    """The inverse of the lower root: its leading parts are those of the leading features.
-
-    The ridge is as of one more draw per feature: features that are almost constant together over
-    these draws would take the intercept's place.
-    """
-    size = gram.shape[-1]
-    return np.linalg.inv(np.linalg.cholesky(gram + size * np.eye(size)))
+def _inverse_root(gram: Float[np.ndarray, "... m m"], ridge: float) -> Float[np.ndarray, "... m m"]:
+    """The inverse of the lower root: its leading parts are those of the leading features."""
+    return np.linalg.inv(np.linalg.cholesky(gram + ridge * np.eye(gram.shape[-1])))

@@ -7,7 +7,7 @@ determine beta.
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,10 @@ class Ridge:
     """Regressions on the same features: of all draws, and of all but those of a fold."""
 
     def __init__(self, phi: Rows):
-        size = np.maximum(np.sqrt(np.mean(phi**2, axis=0)), 1e-150)
-        phi = phi / size
-        self._mean = phi.mean(axis=0)
-        self._phi = phi - self._mean
+        size = np.sqrt(np.einsum("np,np->p", phi, phi) / len(phi))
+        self._phi = phi / np.maximum(size, 1e-150)
+        self._mean = self._phi.mean(axis=0)
+        self._phi -= self._mean
         self._factors: dict[tuple[int, float], Any] = {}
 
     def __len__(self) -> int:
@@ -47,25 +47,34 @@ class Ridge:
         found: np.ndarray = 1 / len(self._phi) - self._phi @ self._solve(-1, ridge, self._mean)
         return found
 
-    def left(self, f: Columns, ridges: Sequence[float]) -> Iterator[Columns]:
-        """With each ridge, what regressions on the other folds leave of f, less their means."""
-        parts, phi = folds(len(f)), self._phi
-        mean = f.mean(axis=0)
-        products = [phi[part].T @ (f[part] - mean) for part in parts]
+    def errors(self, f: Columns, ridges: Sequence[float]) -> Float[np.ndarray, "ridge q"]:
+        """With each ridge, the mean square of `left`, from Gram matrices alone."""
+        f = f - f.mean(axis=0)
+        parts, total = folds(len(f)), np.zeros((len(ridges), f.shape[1]))
+        products = [self._phi[part].T @ f[part] for part in parts]
         whole = sum(products)
-        # Averages of f and of phi over the other folds, the latter less that over all draws.
-        others = [len(f) - (part.stop - part.start) for part in parts]
-        total = f.sum(axis=0)
-        averages = [
-            (total - f[part].sum(axis=0)) / n for part, n in zip(parts, others, strict=True)
-        ]
-        off = [-phi[part].sum(axis=0) / n for part, n in zip(parts, others, strict=True)]
-        for ridge in ridges:
-            rest = np.empty_like(f)
-            for fold, part in enumerate(parts):
+        for fold, part in enumerate(parts):
+            count, others = part.stop - part.start, len(f) - (part.stop - part.start)
+            # |a - a'|^2 over a part, with the mean a' of the others, where both sum to 0.
+            more = 2 / others + count / others**2
+            sum_f, sum_phi = f[part].sum(axis=0), self._phi[part].sum(axis=0)
+            square = np.einsum("nq,nq->q", f[part], f[part]) + more * sum_f**2
+            cross = products[fold] + more * np.outer(sum_phi, sum_f)
+            for n, ridge in enumerate(ridges):
                 beta = self._solve(fold, ridge, whole - products[fold])
-                rest[part] = f[part] - (averages[fold] - off[fold] @ beta) - phi[part] @ beta
-            yield rest
+                fitted = self._grams[fold] @ beta + more * np.outer(sum_phi, sum_phi @ beta)
+                total[n] += square + np.sum(beta * (fitted - 2 * cross), axis=0)
+        return np.maximum(total / len(f), 0.0)
+
+    def left(self, f: Columns, ridge: float) -> Columns:
+        """What regressions on the other folds leave of f, less their means."""
+        rest, total = np.empty_like(f), self._phi.T @ (f - f.mean(axis=0))
+        for fold, part in enumerate(folds(len(f))):
+            phi, others = self._phi[part], len(f) - (part.stop - part.start)
+            mean = (f.sum(axis=0) - f[part].sum(axis=0)) / others
+            beta = self._solve(fold, ridge, total - phi.T @ (f[part] - f.mean(axis=0)))
+            rest[part] = f[part] - mean - (phi + phi.sum(axis=0) / others) @ beta
+        return rest
 
     def _solve(self, fold: int, ridge: float, right: np.ndarray) -> np.ndarray:
         """(gram + ridge)^-1 right, where the Gram matrix is without a fold, or whole for -1."""

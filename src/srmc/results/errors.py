@@ -175,9 +175,11 @@ class Errors:
 def _of_quantile(
     ordered: Float[np.ndarray, "k n"], q: float, error: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
-    error = np.maximum(error, 0.5 / ordered.shape[1])  # between two draws it is not known
-    low, high = (_at(ordered, np.clip(q + sign * error, 0, 1)) for sign in (-1, 1))
-    half: np.ndarray = (high - low) / 2
+    count = ordered.shape[1]
+    error = np.maximum(error, 0.5 / count)  # between two draws it is not known
+    span = np.maximum(error, np.sqrt(q * (1 - q) / count))  # fewer draws do not show the density
+    low, high = (_at(ordered, np.clip(q + sign * span, 0, 1)) for sign in (-1, 1))
+    half: np.ndarray = (high - low) / 2 * error / span
     return half
 
 

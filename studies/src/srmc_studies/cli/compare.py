@@ -358,3 +358,20 @@ def divergences(
     found = measure(run, measurements.divergences_table, out)
     if page is not None:
         page.write_text(measurements.divergences_page(found))
+
+
+def looped(
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="One target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Repelled MALA and HMC in plain and in learned coordinates."""
+    from srmc_studies.bench import looped as measurements
+
+    _check_page(page)
+    size = measurements.Size(seed=seed)
+    run = functools.partial(measurements.looped, size, quick=quick)
+    found = measure(run, measurements.looped_table, out)
+    if page is not None:
+        page.write_text(measurements.looped_page(found))
