@@ -21,7 +21,7 @@ from srmc.metrics.tails import plain_error
 from srmc.rebalance import rule
 from srmc.rebalance.choose import Bank, mean_square
 from srmc.rebalance.fit import Block, Estimate, Fit
-from srmc.rebalance.ridge import Columns, folds, plain_left
+from srmc.rebalance.ridge import Columns, averaged, folds, plain_left, sizes_of
 from srmc.types import Bool, Float, Int
 
 Rows = Float[np.ndarray, "n d"]
@@ -41,8 +41,11 @@ def regressions(residuals: Block, products: Block | None = None) -> "Fit | MeanF
         return MeanField(residuals)
     flat = [v.reshape(chains * draws, -1) for v in (residuals, products) if v is not None]
     names = ("residuals", "residuals and products")
-    parts = {name: flat[: n + 1] for n, name in enumerate(names[: len(flat)])}
-    bank = {name: np.concatenate(part, axis=1).astype(float) for name, part in parts.items()}
+    sizes = sizes_of(chains * draws)
+    bank = {
+        name: averaged(np.concatenate(flat[: n + 1], axis=1), sizes)
+        for n, name in enumerate(names[: len(flat)])
+    }
     return Fit(Bank(bank), np.ones(chains * draws, bool))
 
 
