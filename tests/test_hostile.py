@@ -88,6 +88,19 @@ def test_no_temporary_name_can_be_foreseen(tmp_path, monkeypatch):
     assert prey.read_text() == "mine"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_what_is_no_file_is_not_replaced_by_one(result, tmp_path):
+    """As root, a page for /dev/null would take the place of the device."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for write in (result.report, result.save, result.plot):
+        with pytest.raises(ValueError, match="path must be a file in an existing folder"):
+            write(pipe)
+    with pytest.raises(ValueError, match="no file that can be replaced"):
+        files.write_json(pipe, {})
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_is_told_what_to_use_at_once():
     script = """

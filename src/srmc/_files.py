@@ -115,6 +115,8 @@ def write_whole(path: Place, write: Callable[[Path], Any]) -> None:
             write(copy := Path(folder, path.name))
             path.put(copy)
         return
+    if path.exists() and not path.is_file():  # renaming would replace a device such as /dev/null
+        raise ValueError(f"{path} is a device or a folder, and no file that can be replaced")
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -279,7 +281,7 @@ def as_file(name: str, path: Any) -> Place:
     file = as_path(name, path)
     if isinstance(file, Remote):
         return file
-    if not file.parent.is_dir() or file.is_dir():
+    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
         raise ValueError(f"{name} must be a file in an existing folder, got {file}")
     return file
 

@@ -1,7 +1,10 @@
 """Over 2,000 flipped bits in what is saved: each is named as damage, or nothing read changes."""
 
 import contextlib
+import copy
+import dataclasses
 import json
+import pickle
 import shutil
 from types import SimpleNamespace
 
@@ -62,10 +65,21 @@ def test_bits_of_a_result(saved):
     for _ in flips(path, 1000):
         with naming(named):
             again = srmc.load(path)
-            np.testing.assert_array_equal(again.draws["x"], result.draws["x"])
-            assert again.about == result.about
+            assert again == result
     assert len(named) > 950  # the others are in the seal's own words
     assert all("is damaged" in text and "put back a copy" in text for text in named)
+
+
+def test_results_are_equal_if_they_hold_the_same(saved):
+    result = saved[0]
+    again = copy.deepcopy(result)
+    assert again == result
+    assert pickle.loads(pickle.dumps(result)) == result
+    again.draws["x"][1, 7, 0] = np.nan
+    assert again != result
+    assert again == copy.deepcopy(again)
+    assert result != dataclasses.replace(result, about=result.about | {"seconds": -1})
+    assert result != 3
 
 
 def test_bits_of_an_improved_trace(tmp_path):

@@ -1,5 +1,6 @@
 """What is kept of a run."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,3 +25,15 @@ class Kept(NamedTuple):
     base_moments: Named | None = None
     covariance: np.ndarray | None = None
     batch_sizes: list[int] | None = None  # number of draws per chain in each batch of moments
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two records hold the same numbers and words; NaN equals NaN."""
+    if isinstance(one, Mapping):
+        alike = isinstance(other, Mapping) and one.keys() == other.keys()
+        return alike and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple):
+        alike = isinstance(other, list | tuple) and len(one) == len(other)
+        return alike and all(map(same, one, other))
+    x, y = np.asarray(one), np.asarray(other)
+    return np.array_equal(x, y, equal_nan=x.dtype.kind in "fc" and y.dtype.kind in "fc")

@@ -20,7 +20,7 @@ from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.blocks import columns, labels
 from srmc.results.errors import Errors
-from srmc.results.kept import Kept, Named
+from srmc.results.kept import Kept, Named, same
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-@dataclasses.dataclass(repr=False)
+@dataclasses.dataclass(repr=False, eq=False)
 class Result:
     """The draws of a run, or their moments.
 
@@ -53,10 +53,15 @@ class Result:
     shared_history: bool = True
     interrupted: bool = False
     labels: Labels = dataclasses.field(default_factory=Labels)
-    problem: Problem | None = dataclasses.field(default=None, repr=False, compare=False)
-    _summaries: dict[Any, Any] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    problem: Problem | None = None
+    _summaries: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return same(
+            *((r.kept, r.about, r.shared_history, r.interrupted, r.labels) for r in (self, other))
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
