@@ -9,7 +9,9 @@ from scipy.special import expit
 import srmc
 from srmc.metrics.tails import plain_error
 from srmc.rebalance.discrete import MeanField, regressions
+from srmc.rebalance.report import as_record, nothing
 from srmc.rebalance.resample import balanced_products
+from srmc.results.kept import Kept
 
 FIELD = 0.1 + 0.3 * np.random.default_rng(0).normal(size=400)
 
@@ -116,3 +118,17 @@ def test_what_residuals_do_not_explain_stays_plain():
         mean, error = regressions(residuals[0]).estimate(noise)
         assert np.all(np.abs(mean - noise.mean(axis=(0, 1))) < plain)
         assert abs(np.mean(error**2) / np.mean(plain**2) - 1) < 0.2
+
+
+def test_estimates_are_the_same_after_saving(tmp_path):
+    draws, residuals = runs(4, 0.15, 60, 600)
+    about = {"rebalancing": [as_record(nothing("few draws"))], "num_draws": 600}
+    values = {"x": draws[0]}
+    kept = Kept({"alpha": np.zeros((2, 600))}, values, values, {"residuals": residuals[0]})
+    result = srmc.Result(kept, about)
+    result.save(tmp_path / "run.nc")
+    both = result.estimate(lambda draws: draws["x"])
+    again = srmc.load(tmp_path / "run.nc").estimate(lambda draws: draws["x"])
+    np.testing.assert_allclose(again, both, rtol=1e-5)
+    assert np.all(both[1] < 0.5 * plain_error(draws[0]))
+    np.testing.assert_allclose(result.summary()["mean"], both[0], rtol=1e-9)

@@ -41,7 +41,9 @@ def mixed(
     ----------
     logdensity_fn
         The log density of a dictionary of arrays; discrete ones are floats, as in `srmc.gibbs`.
-    step_size, inverse_mass_matrix
+    step_size
+        Of the continuous kernel.
+    inverse_mass_matrix
         Of the continuous kernel. A vector has an entry for each number of the whole position, in
         the order of its names; those of discrete blocks are not used.
     space

@@ -16,19 +16,20 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from srmc.metrics.errors import batch_means_error
+from srmc.metrics.errors import batch_means_error, effective_size
 from srmc.metrics.tails import plain_error
 from srmc.rebalance import rule
 from srmc.rebalance.choose import Bank, mean_square
 from srmc.rebalance.fit import Block, Estimate, Fit
-from srmc.rebalance.ridge import Columns, folds, plain_left
+from srmc.rebalance.ridge import Columns, averaged, folds, plain_left, sizes_of
 from srmc.types import Bool, Float, Int
 
 Rows = Float[np.ndarray, "n d"]
 
 NEIGHBOURS = 32  # of a site at most, by the correlation of residuals
-SURE = 4.0  # standard errors from 0 of a correlation that counts,
+SURE = 5.0  # standard errors from 0 of a correlation that counts,
 SEEN_BY = 4096  # at so many draws at most
+SERIES = 32  # residuals by which the number of independent draws is measured
 RIDGE = 0.02  # of the sparse Gram matrix, in units of its diagonal
 FUNCTIONS_AT_ONCE = 64
 SITES_AT_ONCE = 256
@@ -41,8 +42,11 @@ def regressions(residuals: Block, products: Block | None = None) -> "Fit | MeanF
         return MeanField(residuals)
     flat = [v.reshape(chains * draws, -1) for v in (residuals, products) if v is not None]
     names = ("residuals", "residuals and products")
-    parts = {name: flat[: n + 1] for n, name in enumerate(names[: len(flat)])}
-    bank = {name: np.concatenate(part, axis=1).astype(float) for name, part in parts.items()}
+    sizes = sizes_of(chains * draws)
+    bank = {
+        name: averaged(np.concatenate(flat[: n + 1], axis=1), sizes)
+        for n, name in enumerate(names[: len(flat)])
+    }
     return Fit(Bank(bank), np.ones(chains * draws, bool))
 
 
@@ -53,11 +57,13 @@ class MeanField:
         flat = residuals.reshape(-1, residuals.shape[2])
         scale = np.maximum(np.sqrt(mean_square(flat)), 1e-12)
         self._phi = (flat / scale).astype(np.float32)
+        some = residuals[..., :: -(-residuals.shape[2] // SERIES)].astype(float)
+        self._size = min(len(flat), float(np.median(effective_size(some))))
 
     @functools.cached_property
     def _solved(self) -> Rows:
         """G^-1 r of each draw: G is symmetric, so that no function needs a solution of its own."""
-        gram = _sparse_gram(self._phi)
+        gram = _sparse_gram(self._phi, self._size)
         factor = splu((gram + RIDGE * sparse.eye_array(gram.shape[0])).tocsc())
         out = np.empty_like(self._phi)
         for start in range(0, len(out), SITES_AT_ONCE):
@@ -98,7 +104,8 @@ class MeanField:
             for part, own in zip(parts, products, strict=True):
                 count = len(f) - (part.stop - part.start)
                 c = (whole - own) / count
-                c = np.where(np.abs(c) >= sure * size / np.sqrt(count), c, 0.0)
+                noise = size / np.sqrt(self._size * count / len(f))
+                c = np.where(np.abs(c) >= sure * noise, c, 0.0)
                 explained[part] = self._solved[part] @ (sparse.csc_array(c) if sure else c)
             off = explained - explained.mean(axis=0)
             slope = np.sum(off * centred, axis=0) / np.maximum(np.sum(off**2, axis=0), 1e-30)
@@ -110,10 +117,10 @@ class MeanField:
         return best, better
 
 
-def _sparse_gram(phi: Rows) -> sparse.csr_array:
+def _sparse_gram(phi: Rows, size: float) -> sparse.csr_array:
     """Correlations of residuals, scaled to mean square 1, of sites that depend on each other."""
     dim = phi.shape[1]
-    i, j = neighbours(phi)
+    i, j = neighbours(phi, size)
     i, j = np.concatenate([i, np.arange(dim)]), np.concatenate([j, np.arange(dim)])
     values = np.empty(len(i))
     for start in range(0, len(i), SITES_AT_ONCE):
@@ -122,10 +129,10 @@ def _sparse_gram(phi: Rows) -> sparse.csr_array:
     return sparse.csr_array((values, (i, j)), shape=(dim, dim))
 
 
-def neighbours(phi: Rows) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+def neighbours(phi: Rows, size: float) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
     """The pairs i != j, in both orders, whose residuals correlate beyond noise, strongest first.
 
-    The residuals are scaled to mean square 1.
+    The residuals are scaled to mean square 1; `size` is the number of independent draws.
     """
     count, dim = phi.shape
     some = np.ascontiguousarray(phi[:: -(-count // SEEN_BY)])
@@ -137,7 +144,7 @@ def neighbours(phi: Rows) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " p
         block[own, start + own] = 0.0
         near = np.argpartition(-block, most - 1, axis=1)[:, :most]
         strength = np.take_along_axis(block, near, 1)
-        row, place = np.nonzero(strength > SURE / np.sqrt(len(some)))
+        row, place = np.nonzero(strength > SURE / np.sqrt(min(len(some), size)))
         i, j, by = start + row, near[row, place], strength[row, place]
         found += [np.stack([i, j, by]), np.stack([j, i, by])]
     i, j, by = np.concatenate(found, axis=1)

@@ -28,6 +28,7 @@ from srmc.rebalance.reweight import DRAWS_PER_FEATURE, reweight
 from srmc.types import Array, Float, Int, LogDensity
 
 STATES_AT_ONCE = 1024
+NUMBERS = 2**27  # draws times features at most: a gigabyte
 LOOKED_AT = 4  # states at which the influences of sites on each other are measured
 DRAWS_PER_SITE = 16  # at least, for draws to be resampled: weights for more sites would fit noise
 
@@ -126,7 +127,7 @@ def balanced_products(
     count, dim = x.shape
     sites = len(influence)
     width = dim // sites
-    room = max(0, min(int(count / DRAWS_PER_FEATURE), rule.FEATURES) - dim)
+    room = max(0, min(count // DRAWS_PER_FEATURE, rule.FEATURES, NUMBERS // count) - dim)
     with np.errstate(divide="ignore"):
         lengths = np.maximum(-np.log(influence), 1e-6)
     far = csgraph.shortest_path(np.where(np.isfinite(lengths), lengths, 0.0).copy("C"))

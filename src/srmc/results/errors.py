@@ -101,6 +101,16 @@ class Errors:
             return plain
         return self._fit.estimate(base, plain)
 
+    def share_left(self, base: Block, error: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """The squared error over that of plain draws, on a discrete space; 1 elsewhere.
+
+        So much less do events count there that were not seen: regressions make up for them.
+        """
+        if self.residuals is None:
+            return np.ones_like(error)
+        plain = plain_error(base)
+        return np.minimum(1.0, np.square(error / np.where(plain > 0, plain, np.inf)) + (plain <= 0))
+
     def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved.
 

@@ -256,7 +256,8 @@ class Result:
         estimate, error = self._errors.estimate(after, before)
         if np.any(are_events(before)):
             estimate = np.where(are_events(before), np.clip(estimate, 0, 1), estimate)
-            error = with_unseen(before, error, self._independent)
+            unseen = with_unseen(before, np.zeros_like(error), self._independent)
+            error = np.hypot(error, unseen * self._errors.share_left(before, error))
         return estimate.reshape(mean.shape[2:]), error.reshape(mean.shape[2:])
 
     def _moment_rows(
