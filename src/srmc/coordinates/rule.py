@@ -33,6 +33,9 @@ FULL_UP_TO = 16
 MODULATORS = 3
 """Modulators at most in more dimensions; the hierarchies that were tried need two."""
 
+UNROLLED = 4
+"""Modulators up to which the rounds of the inverse are not a loop, which took 5 times as long."""
+
 NUMBERS = 2**16
 """Numbers among the draws that are fitted: with 100 coordinates 655 draws, which determine the
 weights far better than needed, since each has 100 scores."""
