@@ -74,10 +74,13 @@ class Coordinates:
             return u, jnp.zeros((), u.dtype)
         # One round for each modulator, since the k-th depends on k - 1 that are right by then.
         own, mine = self._of_modulators(), self._pick(u)
-        h = jnp.zeros_like(mine)
-        for _ in range(len(mine)):
+
+        def step(_: Any, h: Float[Array, " q"]) -> Float[Array, " q"]:
             at = own._at(h)
-            h = at.location + mine * at.scale
+            return at.location + mine * at.scale
+
+        few = len(mine) <= rule.UNROLLED
+        h = jax.lax.fori_loop(0, len(mine), step, jnp.zeros_like(mine), unroll=few)
         at, scale = self._at(h), jnp.asarray(self.scale, u.dtype)
         x = self.center + scale * (at.location + u * at.scale)
         return x, at.log_determinant + jnp.sum(jnp.log(scale))

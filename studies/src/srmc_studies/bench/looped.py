@@ -1,7 +1,7 @@
 """Repelled MALA and HMC in plain and in learned coordinates, each over its plain kernel."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ class Size(NamedTuple):
 
 
 def looped(
+    targets: Sequence[str] | None = None,
     size: Size | None = None,
     *,
     alpha: float = 3.0,
@@ -35,11 +36,14 @@ def looped(
 ) -> list[dict[str, Any]]:
     """A row for each target, kernel and coordinates: errors of plain and of repelled chains."""
     size = Size(8, 300, 200) if quick else size or Size()
-    targets, kernels = (TARGETS[:1], KERNELS[:1]) if quick else (TARGETS, KERNELS)
+    names = targets or (TARGETS[:1] if quick else TARGETS)
+    if unknown := [name for name in names if name not in CASES]:
+        raise ValueError(f"targets must be among {', '.join(CASES)}, got {unknown}")
+    kernels = KERNELS[:1] if quick else KERNELS
     ways = ("learned",) if quick else ("plain", "learned")
     rows = []
-    jobs = [(t, k, way) for t in targets for k in kernels for way in ways]
-    truths = {t: find_truth(CASES[t].posterior(), CASES[t].view, quick) for t in targets}
+    jobs = [(t, k, way) for t in names for k in kernels for way in ways]
+    truths = {t: find_truth(CASES[t].posterior(), CASES[t].view, quick) for t in names}
     for n, (target, kernel, way) in enumerate(jobs):
         on_progress("looped", n, len(jobs), f"{kernel} on {target}, {way} coordinates")
         row = {"target": target, "kernel": kernel, "coordinates": way, "alpha": alpha}

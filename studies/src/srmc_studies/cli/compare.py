@@ -373,6 +373,7 @@ def divergences(
 
 
 def looped(
+    target: Annotated[list[str] | None, typer.Option(help="Some targets, not all.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="One target, short runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
@@ -383,7 +384,7 @@ def looped(
 
     _check_page(page)
     size = measurements.Size(seed=seed)
-    run = functools.partial(measurements.looped, size, quick=quick)
+    run = functools.partial(measurements.looped, target, size, quick=quick)
     found = measure(run, measurements.looped_table, out)
     if page is not None:
         page.write_text(measurements.looped_page(found))
