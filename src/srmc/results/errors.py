@@ -71,6 +71,10 @@ class Errors:
     def _fit(self) -> Fit | None:
         return None if self.scored is None else Fit.of(*self.scored)
 
+    def _fits(self, base: Block) -> bool:
+        """Whether these are values at all draws that were rebalanced."""
+        return self.scored is not None and self.scored[0].shape[:2] == base.shape[:2]
+
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.
 
@@ -78,7 +82,7 @@ class Errors:
         regression is better than the average.
         """
         plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
-        if self._fit is None or self.scored is None or self.scored[0].shape[:2] != base.shape[:2]:
+        if self._fit is None or not self._fits(base):
             return plain
         return self._fit.estimate(base, plain)
 
@@ -86,6 +90,8 @@ class Errors:
         """The error of the mean over `draws`, which are `base` before they were moved.
 
         The columns may be several functions of the same quantities, one function after the other.
+        Of rebalanced draws it is the least by two regressions, that on a few features and that of
+        the estimates, which both allow for the difference from the mean over the moved draws.
         """
         if self.rebalanced is not None:
             features = self.rebalanced
@@ -93,7 +99,12 @@ class Errors:
             before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
             parts = zip(before, features, after, strict=True)
             errors = [error_beside(*part, functions) for part in parts]
-            return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
+            error = np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
+            if self._fit is None or not self._fits(base) or not self._fit.has_all_maps:
+                return error
+            mean, own = self._fit.estimate(base)
+            own = np.maximum(own, np.abs(draws.mean(axis=(0, 1)) - mean))
+            return np.where(own < error, own, error)
         if self.repelled is not None:
             return plain_error(draws, repelled_error(draws, *self.repelled))
         return plain_error(draws)
