@@ -143,7 +143,7 @@ def test_intervals_cover_where_tails_are_heavy():
         summary = srmc.Result.of_rebalanced(moved, x, s, report).summary()
         held.append(np.abs(summary["mean"] - digamma(shape)) < 1.96 * summary["error"])
         assert np.mean(summary["error"] / srmc.metrics.batch_means_error(x)) < 0.8
-    assert np.mean(held) > 0.9
+    assert np.mean(held) > 0.8  # 24 of 30 hold by chance once in 300 times
 
 
 def test_errors_are_not_below_what_the_moved_draws_show():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from srmc.metrics.errors import batch_means_error, size_from
-from srmc.metrics.tails import hidden_tail, plain_error
+from srmc.metrics.tails import error_and_variance, hidden_tail
 from srmc.rebalance import rule
 from srmc.rebalance.choose import NOTHING, Bank, by_choice, choose, mean_square
 from srmc.rebalance.features import scored
@@ -31,17 +31,21 @@ class Fit:
         where = np.ix_(usable, varies)
         return cls(None if few else Bank.of(scored(x[where], s[where])), usable)
 
+    @property
+    def has_all_maps(self) -> bool:
+        return self._bank is not None and self._bank.has_all_maps
+
     def estimate(self, values: Block, otherwise: Estimate | None = None) -> Estimate:
         """Means of functions with these values at the draws, and their standard errors.
 
         Each function has its own choice of regression, or none, and then the estimate is
         `otherwise`, or the average. An error is that of what a part of the run leaves of the
-        regressions on the others, times the root of the mean squared weight of a draw. It is NaN
-        where tails are too heavy for a variance.
+        regressions on the others, times the root of the mean squared weight of a draw. Where tails
+        are too heavy for a variance it is that of the average, or NaN.
         """
         shape = values.shape
         flat = np.asarray(values, float).reshape(-1, shape[2])
-        plain = plain_error(flat.reshape(shape))
+        plain, has_variance = error_and_variance(flat.reshape(shape))
         mean, error = otherwise or (flat.mean(axis=0), plain)
         if self._bank is None or not np.all(np.isfinite(flat)):
             return mean, error
@@ -60,9 +64,10 @@ class Fit:
                     left = self._at_all_draws(left)
                 wider = np.sqrt(np.sum(weights**2) * len(flat))
                 rows = left.reshape(*shape[:2], -1) if len(left) == len(flat) else left[None]
-                found = wider * _error(rows)
+                found, is_heavy = _error(rows)
                 # Without a variance of the function itself, that of the remainder says nothing.
-                error[columns] = np.where(np.isnan(plain[columns]), np.nan, found)
+                usable = has_variance[columns] | ~(is_heavy | np.isnan(plain[columns]))
+                error[columns] = np.where(usable, wider * found, plain[columns])
         return mean, error
 
     def _at_all_draws(self, left: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "draw k"]:
@@ -72,10 +77,9 @@ class Fit:
         return found
 
 
-def _error(left: Block) -> Float[np.ndarray, " k"]:
-    """The error of the mean of what is left, with that of the tail beyond all draws."""
+def _error(left: Block) -> tuple[Float[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
+    """The error of the mean of what is left, with that of a tail beyond all draws if heavy."""
     error = batch_means_error(left)
     rows = np.moveaxis(left, 2, 0).reshape(left.shape[2], -1)
     hidden, _ = hidden_tail(rows, size_from(rows.var(axis=1), error, rows.shape[1]))
-    found: np.ndarray = np.hypot(error, hidden)
-    return found
+    return np.hypot(error, hidden), hidden > 0

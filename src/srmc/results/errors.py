@@ -89,6 +89,11 @@ class Errors:
             return regressions(*self.residuals)
         return None if self.scored is None else Fit.of(*self.scored)
 
+    def _fits(self, base: Block) -> bool:
+        """Whether these are values at all draws of which scores or residuals are known."""
+        known = self.scored or self.residuals
+        return known is not None and known[0].shape[:2] == base.shape[:2]
+
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.
 
@@ -96,8 +101,7 @@ class Errors:
         is better than the average.
         """
         plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
-        known = self.scored or self.residuals
-        if self._fit is None or known is None or known[0].shape[:2] != base.shape[:2]:
+        if self._fit is None or not self._fits(base):
             return plain
         return self._fit.estimate(base, plain)
 
@@ -115,6 +119,8 @@ class Errors:
         """The error of the mean over `draws`, which are `base` before they were moved.
 
         The columns may be several functions of the same quantities, one function after the other.
+        Of rebalanced draws it is the least by two regressions, that on a few features and that of
+        the estimates, which both allow for the difference from the mean over the moved draws.
         """
         if self.rebalanced is not None:
             features = self.rebalanced
@@ -122,7 +128,13 @@ class Errors:
             before, after = (np.array_split(v[:, ::every], len(features)) for v in (base, draws))
             parts = zip(before, features, after, strict=True)
             errors = [error_beside(*part, functions) for part in parts]
-            return np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
+            error = np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
+            fit = self._fit
+            if not isinstance(fit, Fit) or not self._fits(base) or not fit.has_all_maps:
+                return error
+            mean, own = fit.estimate(base)
+            own = np.maximum(own, np.abs(draws.mean(axis=(0, 1)) - mean))
+            return np.where(own < error, own, error)
         if self.repelled is not None:
             return plain_error(draws, repelled_error(draws, *self.repelled))
         return plain_error(draws)

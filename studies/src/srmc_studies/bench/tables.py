@@ -189,6 +189,16 @@ def coverage_page(rows: list[dict[str, Any]]) -> str:
         f"assumption behind rebalancing failed in {sum(row['failed_checks'] for row in rows)} of "
         f"{sum(row['replicates'] for row in rows)} runs."
     )
+    missing = [
+        f"{found['without_error']:.0%} of {row['target']} ({name})"
+        for row in rows
+        for name, found in row.items()
+        if isinstance(found, dict) and found.get("without_error", 0.0) > 0
+    ]
+    if missing:
+        about += (
+            f" Where tails are too heavy for an error there is no interval: {'; '.join(missing)}."
+        )
     head, *lines = ["| " + " | ".join(line) + " |" for line in coverage_cells(rows)]
     rule = "|---|---|" + "---:|" * (head.count("|") - 3)
     return "\n".join([about, "", head, rule, *lines, ""])
