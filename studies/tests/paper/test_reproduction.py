@@ -97,10 +97,6 @@ def check_seeds(name, outcome):
     assert [row["ours"] for row in other] != [row["ours"] for row in first]
 
 
-# Texts that name the size of the run, or rows of an earlier text that take hours to make again.
-SIZED = ("cifar-single", "cifar-parallel", "rbm")
-
-
 # One test per experiment, so that parallel workers do not run an experiment twice.
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_leaves_nothing_to_defaults_and_all_its_rows_are_complete_and_shown(
@@ -113,8 +109,7 @@ def test_an_experiment_leaves_nothing_to_defaults_and_all_its_rows_are_complete_
     assert all(given)
     check_complete(outcome)
     check_report(name, outcome, tmp_path)
-    if name not in SIZED:
-        check_committed(name, outcome)
+    check_committed(name, outcome)
     if name in ("mixture-cifar", "variance-laws"):
         check_seeds(name, outcome)
 

@@ -20,6 +20,7 @@ from srmc_studies.paper.mnist_ais import mnist_ais
 from srmc_studies.paper.mnist_mixing import mnist_mixing
 from srmc_studies.paper.rbm import rbm
 from srmc_studies.paper.rho import rho
+from srmc_studies.paper.rivals import rivals
 from srmc_studies.paper.variance_laws import variance_laws
 
 
@@ -40,6 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "gain-rho": gain_rho,
     "adaptive-alpha": adaptive_alpha,
     "variance-laws": variance_laws,
+    "rivals": rivals,
     "mixture-cifar": mixture_cifar,
     "claims": claims,
     "mnist-mixing": mnist_mixing,
