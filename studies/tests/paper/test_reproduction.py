@@ -158,6 +158,12 @@ def test_what_our_model_cannot_carry_is_not_comparable_whatever_its_checks_say()
     assert _claims.row_verdict("rho", row) == "reproduced"
 
 
+def test_what_is_not_comparable_says_how_long_the_paper_s_size_would_take():
+    record = {"experiment": "mnist-mixing", "seconds": 720}
+    assert "about 1.7 hours on two cores: 8 times its 720 seconds" in _claims.limit(record)
+    assert _claims.limit(record | {"experiment": "cifar-single"}) == _claims.LIMITS["cifar-single"]
+
+
 def test_the_committed_ledger_is_that_of_the_committed_results(tmp_path):
     folder = Path(__file__).parents[3] / "docs" / "reproduction"
     for path in folder.glob("*.json"):

@@ -122,11 +122,11 @@ def _mala_row(errors: _Errors, steps: int, limit: float, mine: str) -> Row:
         "2.46e-6 at 0.1, 1.15e-3 at 1e-5, 100k steps",
         _ours(errors, steps),
         {
-            "1e-5 is above 0.1, by two standard errors": _numbers.below(
-                errors[2], errors[0], limit
-            ),
             "1e-5 is above alpha, by two standard errors": _numbers.below(
                 errors[4], errors[0], limit
+            ),
+            "1e-5 is above 0.1, by two standard errors": _numbers.below(
+                errors[2], errors[0], limit
             ),
             "the MSE at 1e-5 is at least 10 times that at 0.1": bool(means[0] >= 10 * means[2]),
             "0.1, 1 and alpha are within a factor of 2": bool(
