@@ -26,13 +26,13 @@ class RowRecord(TypedDict):
 class LedgerRow(RowRecord):
     """A row with its experiment, the command that repeats it, and the verdict of its checks.
 
-    `limit` says why the row is not comparable, if it is not.
+    `limit` says why the row is not comparable, or is empty if it is.
     """
 
     experiment: str
     command: str
     verdict: str
-    limit: NotRequired[str]
+    limit: str
 
 
 class Record(TypedDict):

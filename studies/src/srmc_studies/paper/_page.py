@@ -108,7 +108,7 @@ def _folded(claim: Claim, n: int) -> str:
 def _row(row: LedgerRow, claim: str) -> str:
     """A row as HTML: reading, checks, estimates and reason."""
     name = reading(row, claim) or "as printed"
-    limit = f" {_text(row['limit'])}" if row.get("limit") else ""
+    limit = f" {_text(row['limit'])}" if row["limit"] else ""
     return (
         f"<p class=row><b>{_text(name)}: {row['verdict']}.</b>{limit}"
         f" <code>{_text(row['command'])}</code></p>"

@@ -48,10 +48,9 @@ def ledger(records: list[Record]) -> list[LedgerRow]:
                     "command": record["command"],
                     **row,
                     "verdict": verdict,
+                    "limit": limit(record) if verdict == "not comparable" else "",
                 }
             )
-            if verdict == "not comparable":
-                out[-1]["limit"] = limit(record)
     return out
 
 

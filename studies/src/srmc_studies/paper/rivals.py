@@ -139,7 +139,7 @@ def _sampler(
     def stein(state: tuple[Vector, Array, Array], n: Array, key: PRNGKey) -> tuple[object, Vector]:
         x, past, scores = state
         s = score(x)
-        apart = x - past
+        apart = x[None] - past
         kernel = jnp.exp(-jnp.sum(apart**2, axis=1) / (2 * x.size))[:, None]
         # grad_y of the kernel is K (x - y) / width^2
         pushes = kernel * (scores + apart / x.size)
@@ -147,7 +147,7 @@ def _sampler(
         push = jnp.sum(jnp.where(known, pushes, 0), axis=0) / MEMORY
         new = move(x, s + alpha * push, key)
         kept = (n % EVERY == 0) & (jnp.arange(MEMORY) == n // EVERY % MEMORY)[:, None]
-        return (new, jnp.where(kept, x, past), jnp.where(kept, s, scores)), new
+        return (new, jnp.where(kept, x[None], past), jnp.where(kept, s[None], scores)), new
 
     empty = lambda x: jnp.zeros((MEMORY, x.size))
     return (lambda x: (x, empty(x), empty(x))), stein
