@@ -97,10 +97,6 @@ def check_seeds(name, outcome):
     assert [row["ours"] for row in other] != [row["ours"] for row in first]
 
 
-# Texts that name the size of the run, or rows of an earlier text that take hours to make again.
-SIZED = ("cifar-single", "cifar-parallel", "rbm")
-
-
 # One test per experiment, so that parallel workers do not run an experiment twice.
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_leaves_nothing_to_defaults_and_all_its_rows_are_complete_and_shown(
@@ -113,8 +109,7 @@ def test_an_experiment_leaves_nothing_to_defaults_and_all_its_rows_are_complete_
     assert all(given)
     check_complete(outcome)
     check_report(name, outcome, tmp_path)
-    if name not in SIZED:
-        check_committed(name, outcome)
+    check_committed(name, outcome)
     if name in ("mixture-cifar", "variance-laws"):
         check_seeds(name, outcome)
 
@@ -161,6 +156,12 @@ def test_what_our_model_cannot_carry_is_not_comparable_whatever_its_checks_say()
         assert _claims.row_verdict(name, row) == "not comparable"
         assert _claims.row_verdict(name, own) == "reproduced"
     assert _claims.row_verdict("rho", row) == "reproduced"
+
+
+def test_what_is_not_comparable_says_how_long_the_paper_s_size_would_take():
+    record = {"experiment": "mnist-mixing", "seconds": 720}
+    assert "about 1.7 hours on two cores: 8 times its 720 seconds" in _claims.limit(record)
+    assert _claims.limit(record | {"experiment": "cifar-single"}) == _claims.LIMITS["cifar-single"]
 
 
 def test_the_committed_ledger_is_that_of_the_committed_results(tmp_path):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from srmc_studies.paper._ledger import Estimate, Outcome, Row
 from srmc_studies.paper._progress import Progress, silent
-from srmc_studies.paper.adaptive_alpha import adaptive_alpha
+from srmc_studies.paper.adaptive_alpha import adaptive_alpha, adaptive_gain
 from srmc_studies.paper.cifar_ebm import cifar_parallel, cifar_single
 from srmc_studies.paper.claims import claims
 from srmc_studies.paper.epsilon import epsilon
@@ -20,6 +20,7 @@ from srmc_studies.paper.mnist_ais import mnist_ais
 from srmc_studies.paper.mnist_mixing import mnist_mixing
 from srmc_studies.paper.rbm import rbm
 from srmc_studies.paper.rho import rho
+from srmc_studies.paper.rivals import rivals
 from srmc_studies.paper.variance_laws import variance_laws
 
 
@@ -39,7 +40,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "gain-gaussian": gain_gaussian,
     "gain-rho": gain_rho,
     "adaptive-alpha": adaptive_alpha,
+    "adaptive-gain": adaptive_gain,
     "variance-laws": variance_laws,
+    "rivals": rivals,
     "mixture-cifar": mixture_cifar,
     "claims": claims,
     "mnist-mixing": mnist_mixing,

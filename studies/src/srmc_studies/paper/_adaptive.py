@@ -73,8 +73,9 @@ def measure_rules(
     trial: Trial,
     on_block: OnBlock,
     derivative: str = "exact",
+    scale: float = 1.0,
 ) -> RuleErrors:
-    """Measure the errors of fixed, capped and guarded alphas under one derivative rule.
+    """Measure the errors of fixed, capped and guarded alphas under one derivative rule and gain.
 
     A guard sorts a window at each step and slows down all rules that run beside it, so in long
     runs both readings of it have a program of their own.
@@ -86,7 +87,7 @@ def measure_rules(
     for group in groups:
         mine = [(rule, a) for rule in group for a in (fixed if rule == "fixed" else adaptive)]
         tell = later(on_block, len(parts) * trial.blocks)
-        parts.append(_measure_group(problem, mine, derivative, trial, tell))
+        parts.append(_measure_group(problem, mine, derivative, scale, trial, tell))
         rules += mine
         seconds |= dict.fromkeys(group, parts[-1].seconds)
     joined = parts[0]._replace(
@@ -100,7 +101,12 @@ def measure_rules(
 
 
 def _measure_group(
-    problem: Problem, rules: list[Rule], derivative: str, trial: Trial, on_block: OnBlock
+    problem: Problem,
+    rules: list[Rule],
+    derivative: str,
+    scale: float,
+    trial: Trial,
+    on_block: OnBlock,
 ) -> Errors:
     """Measure rules that run in one program."""
     group = list(dict.fromkeys(rule for rule, _ in rules))
@@ -108,7 +114,7 @@ def _measure_group(
     def options(setting: tuple[Int[Array, ""], Number]) -> RepelOptions:
         which, alpha = setting
         strengths = [RULES[r](alpha, trial.steps, problem.leapfrogs) for r in group]
-        return settings(_one_of(which, strengths), derivative)
+        return settings(_one_of(which, strengths), derivative) | {"gain": srmc.gain(scale=scale)}
 
     which = jnp.array([group.index(rule) for rule, _ in rules])
     alphas = jnp.array([alpha for _, alpha in rules])

@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from srmc_studies.paper._ledger import NOT_IN_THE_PAPER, VERDICTS, LedgerRow, RowRecord, verdict
+from srmc_studies.paper._ledger import (
+    NOT_IN_THE_PAPER,
+    VERDICTS,
+    LedgerRow,
+    Record,
+    RowRecord,
+    verdict,
+)
 
 RULE = (
     'A row is "reproduced" if all of its checks hold, "partly" if the first does but not all, and '
@@ -13,6 +20,14 @@ RULE = (
     "reading; it has the best verdict of its rows, in the order reproduced, partly, not "
     "comparable, not. So a claim is "
     '"not" reproduced only if it fails under every reading, and could be tested under each.'
+)
+
+# What is checked where the paper leaves room, on the page beside the rule.
+CONVENTIONS = (
+    "A picture that shows one run claims at least that such a run is no exception: that 5% of the "
+    "runs are like it. A printed error on synthetic data that the paper does not publish is shown "
+    "beside ours and is not checked. A claim about cost is checked against the paper's own cost "
+    "model of three to one."
 )
 
 # Why the paper's claims in these experiments cannot be tested at our size.
@@ -26,6 +41,9 @@ LIMITS = {
     "cifar-parallel": "The network is ours and small; the paper's is the model of Du and Mordatch "
     "(2019).",
 }
+
+# The paper's number of chain steps over ours, where only the size of the run is larger.
+LARGER = {"mnist-mixing": 100 / 12, "mnist-ais": 10_000 / 400 * 2_000 / 600}
 
 _DIGITS = "SR-GWG reduces the cumulative KL from uniform over the digits by 84%"
 _AIS = "Annealing with SR-GWG gives more diverse samples than with GWG"
@@ -68,6 +86,18 @@ def row_verdict(experiment: str, row: RowRecord) -> str:
     if experiment in LIMITS and row["paper"] != NOT_IN_THE_PAPER:
         return "not comparable"
     return verdict(row["checks"])
+
+
+def limit(record: Record) -> str:
+    """Why the claims of an experiment are not comparable, with the hours of the paper's size."""
+    name = record["experiment"]
+    if name not in LARGER:
+        return LIMITS[name]
+    hours = LARGER[name] * record["seconds"] / 3600
+    return (
+        f"{LIMITS[name]} At the paper's size the run would take about {hours:.1f} hours on two "
+        f"cores: {LARGER[name]:.0f} times its {record['seconds']} seconds."
+    )
 
 
 def reading(row: LedgerRow, claim: str) -> str:

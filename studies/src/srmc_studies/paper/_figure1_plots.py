@@ -103,15 +103,14 @@ def escape_picture(
         _draw_trapped(left, runs[name], name, style, alphas, steps)
         _draw_weights(right, runs[name], name)
     left.axvline(2000, color="0.6", lw=0.8)
+    left.annotate("2k", (2000, 0.5), (4, 0), textcoords="offset points", fontsize=9)
     left.set(xscale="log", xlabel="steps", ylabel="share of chains still trapped", ylim=(0, 1.02))
     figure.legend(
         *left.get_legend_handles_labels(), fontsize=9, ncols=8, loc="outside lower center"
     )
     right.axhline(exact, color="k", lw=0.8, ls=":")
-    right.annotate(
-        f"exact {exact:.3f}", (4.2, exact), (0, 4), textcoords="offset points", fontsize=8
-    )
-    right.set(xlabel="α", ylabel="share of steps on the right, 95% interval")
+    right.text(4, exact - 0.015, f"exact: {exact:.3f}", fontsize=9, ha="center", va="top")
+    right.set(xlabel="α", ylabel="share of steps on the right", ylim=(0, 1))
     right.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
     right.legend(fontsize=8, loc="upper left")
     return figure

@@ -1,4 +1,4 @@
-"""The picture of figure 2: one row per target and sampler, one column per family."""
+"""The pictures of figure 2: one per target, with a column per sampler and a row per family."""
 
 import textwrap
 from typing import Any
@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from srmc_studies.paper._families import ALPHAS, Curve, Curves
 from srmc_studies.paper._problems import Block, title
-from srmc_studies.paper._style import ALPHA_COLOURS, band, new_figure
+from srmc_studies.paper._style import ALPHA_COLOURS, WIDTH, band, new_figure
 
 LABELS = {
     "steps": "steps since burn-in",
@@ -28,28 +28,42 @@ TUNED: dict[str, tuple[str, str, str | None, str]] = {
 }
 
 
-def picture(found: dict[Block, Curves], view: str) -> Figure:
-    """Draw errors against steps, gradients or processor time, with 95% intervals.
+def pictures(found: dict[Block, Curves], view: str) -> dict[str, Figure]:
+    """A picture for each target, against steps, gradients or processor time."""
+    targets = dict.fromkeys(name for name, _ in found)
+    return {
+        f"{view.split()[-1]}-{target}": _picture(
+            {block: curves for block, curves in found.items() if block[0] == target}, view
+        )
+        for target in targets
+    }
 
-    A column for each derivative rule, and one for the self-tuned samplers. Diverging curves leave
-    the panel at its top.
+
+def _picture(found: dict[Block, Curves], view: str) -> Figure:
+    """Draw errors of one target with 95% intervals, narrow enough to be read on a page.
+
+    A row for each derivative rule, and one for the self-tuned samplers. On the Gaussian all rules
+    are the same. Diverging curves are named in the panel.
     """
     first = next(iter(found.values()))
     rules = list(dict.fromkeys(key[0] for key in first if isinstance(key, tuple)))
-    figure = new_figure(3.2 * (1 + len(rules)), 2.8 * len(found) + 0.6)
-    axes = figure.subplots(len(found), 1 + len(rules), sharey="row", squeeze=False)
-    for row, (block, curves) in zip(axes, found.items(), strict=True):
-        _draw_row(row, rules, curves, view)
-        row[0].set_ylabel(f"{title(block)}\nsquared error of the mean")
-    for axis, name in zip(axes[0], (*map(_short, rules), "self-tuned"), strict=True):
-        axis.set_title(name)
-    for axis in axes[-1]:
-        axis.set_xlabel(LABELS[view])
+    if next(iter(found))[0] == "gaussian":
+        rules = rules[:1]
+    down = 1 + len(rules)
+    figure = new_figure(WIDTH, 2.3 * down + 0.9)
+    axes = figure.subplots(down, len(found), sharex="col", sharey="col", squeeze=False)
+    for column, (block, curves) in zip(axes.T, found.items(), strict=True):
+        _draw_row(column, rules, curves, view)
+        column[0].set_title(title(block))
+        column[-1].set_xlabel(LABELS[view])
+    names = ["any rule"] if len(rules) == 1 else [_short(rule) for rule in rules]
+    for axis, name in zip(axes[:, 0], (*names, "self-tuned"), strict=True):
+        axis.set_ylabel(f"{name}\nsquared error")
     entries: dict[str, Artist] = {}
-    for axis in axes[:, [0, -1]].flat:
+    for axis in axes[[0, -1]].flat:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     handles = list(entries.values())
-    figure.legend(handles, list(entries), fontsize=9, loc="outside lower center", ncols=5)
+    figure.legend(handles, list(entries), fontsize=9, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -93,7 +107,7 @@ def _note(axis: Axes, lost: list[str], exact: bool = False) -> None:
     """Name the curves that are not drawn."""
     notes = ["diverged: " + ", ".join(lost)] if lost else []
     notes += ["exact to rounding: control variates"] if exact else []
-    text = textwrap.fill("; ".join(notes), 34)
+    text = textwrap.fill("; ".join(notes), 40)
     axis.text(0.02, 0.03, text, transform=axis.transAxes, fontsize=8)
 
 

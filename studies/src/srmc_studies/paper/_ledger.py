@@ -24,11 +24,15 @@ class RowRecord(TypedDict):
 
 
 class LedgerRow(RowRecord):
-    """A row with its experiment, the command that repeats it, and the verdict of its checks."""
+    """A row with its experiment, the command that repeats it, and the verdict of its checks.
+
+    `limit` says why the row is not comparable, or is empty if it is.
+    """
 
     experiment: str
     command: str
     verdict: str
+    limit: str
 
 
 class Record(TypedDict):

@@ -1,43 +1,46 @@
-"""Pictures of mixing on MNIST: measures along the runs, and states."""
+"""Pictures of mixing on MNIST: measures at the end with their 95% intervals, and states."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import srmc
 from srmc.types import Float
-from srmc_studies.paper._mixing_rows import PLAIN, PRINTED, TEMPERED, UNIFORM, Found
+from srmc_studies.paper._mixing_rows import PLAIN, PRINTED, TEMPERED, Found
 from srmc_studies.paper._style import new_figure
 
 SHOWN = (PLAIN, PRINTED, "DLP", TEMPERED)
-POINTS = 30
+MEASURES = {
+    "KL(p||u)": "cumulative KL(p‖u); dotted: ln 10",
+    "Vendi": "batch Vendi score",
+    "energy": "energy",
+}
+LARGEST = np.log(10)  # of KL from uniform over ten classes
 
 
-def curves(found: Mapping[str, Found], weights: Float[np.ndarray, " cls"]) -> Figure:
-    """Divergence, Vendi score and energy against gradients and against steps."""
-    figure = new_figure(12, 7)
-    axes = figure.subplots(2, 3)
-    for row, view in zip(axes, ("gradients", "steps"), strict=True):
-        for n, (name, f) in enumerate(found.items()):
-            _draw(row, f, view, {"color": f"C{n}", "label": name, "lw": 1.2})
-        for axis, what in zip(row, ("cumulative KL(p‖u)", "batch Vendi score", "energy"),
-                              strict=True):  # fmt: skip
-            axis.set(xlabel=f"{view} per chain", ylabel=what, xscale="log")
-    limit = srmc.metrics.kl_divergence(weights, UNIFORM)
-    axes[0, 0].axhline(limit, color="k", ls=":", lw=0.8)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+def ends(numbers: Mapping[str, Any]) -> Figure:
+    """Divergence, Vendi score and energy at the end, at equal steps and at equal gradients."""
+    names = [name for name, each in numbers.items() if isinstance(each, dict)]
+    figure = new_figure(9.5, 4.2)
+    axes = figure.subplots(1, 3, sharey=True)
+    for axis, (measure, label) in zip(axes, MEASURES.items(), strict=True):
+        for k, view in enumerate(("equal steps", "equal gradients")):
+            each = [numbers[name][view][measure] for name in names]
+            value, error = (np.array(x, float) for x in zip(*each, strict=True))
+            at = np.arange(len(names)) + 0.24 * k - 0.12
+            axis.errorbar(
+                value, at, xerr=1.96 * error, fmt="os"[k], ms=4, capsize=2, lw=1.2, label=view
+            )
+        axis.set_xlabel(label)
+        axis.grid(axis="y", color="0.9")
+    axes[0].set_yticks(range(len(names)), [name.replace("alpha", "α") for name in names])
+    axes[0].invert_yaxis()
+    axes[0].set_xlim(left=0)
+    axes[0].axvline(LARGEST, color="k", ls=":", lw=0.8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def _draw(axes: np.ndarray, f: Found, view: str, line: dict[str, object]) -> None:
-    x = getattr(f.path, view)
-    at = np.unique(np.geomspace(1, len(x) - 1, POINTS).astype(int))
-    divergence = [srmc.metrics.kl_divergence(f.seen.counts(n).sum(axis=0), UNIFORM) for n in at]
-    vendi = [srmc.metrics.vendi_score(f.seen.probabilities(n)) for n in at]
-    for axis, y in zip(axes, (divergence, vendi, f.seen.energies[at].mean(axis=1)), strict=True):
-        axis.plot(x[at], y, **line)
 
 
 def snapshots(found: Mapping[str, Found], steps: int) -> Figure:

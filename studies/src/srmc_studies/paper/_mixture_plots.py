@@ -11,19 +11,24 @@ from srmc_studies.paper._coverage import Case, Coverage
 from srmc_studies.paper._mixture_rows import EXACT, SCALES, pixels
 from srmc_studies.paper._style import new_figure
 
-COLOURS: dict[str | float, str] = {"ULA": "0.25", "SR-ULA": "C3", EXACT: "C0"}
-LINES: dict[str | float, str] = {"ULA": "-", "SR-ULA": "--", EXACT: "-"}
+# Colour and width; ULA is drawn wide, since SR-ULA lies on it.
+LOOK: dict[str | float, tuple[str, float]] = {
+    "ULA": ("0.7", 5.0),
+    "SR-ULA": ("C3", 1.2),
+    EXACT: ("C0", 1.2),
+}
 
 
 def picture(found: Mapping[Case, Sequence[Coverage]], count: int) -> Figure:
     """Modes found against steps, one panel per pixel scale, and against alpha and epsilon."""
-    figure = new_figure(12, 6.6)
+    figure = new_figure(10, 6.8)
     top, bottom = figure.subfigures(2, 1, squeeze=False)[:, 0]
     for axis, scale in zip(top.subplots(1, 3, sharey=True), SCALES, strict=True):
         _draw_target(axis, {k.value: c for k, c in found.items() if k.group == pixels(scale)})
         axis.axhline(count, color="0.6", lw=0.8, ls=":")
         axis.set(title=pixels(scale), ylim=(0, 1.05 * count))
-        axis.legend(fontsize=8, loc="upper left")
+    first = figure.axes[0]
+    top.legend(*first.get_legend_handles_labels(), fontsize=9, ncols=3, loc="outside upper center")
     for axis, name in zip(bottom.subplots(1, 2, sharey=True), ("alpha", "epsilon"), strict=True):
         runs = {case.value: c for case, c in found.items() if case.group == name}
         values = np.array([[float(c.found[-1]) for c in each] for each in runs.values()])
@@ -43,10 +48,8 @@ def _draw_target(axis: Axes, runs: Mapping[str | float, Sequence[Coverage]]) -> 
         for n, c in enumerate(each):
             label = str(name) if n == 0 else None
             look: dict[str, Any] = {
-                "color": COLOURS[name],
-                "ls": LINES[name],
-                "lw": 1.4,
-                "alpha": 0.8,
+                "color": LOOK[name][0],
+                "lw": LOOK[name][1],
             }
             axis.plot(at, c.found[at - 1], label=label, **look)
     axis.set(xscale="log", xlabel="steps of all chains", ylabel="modes found")

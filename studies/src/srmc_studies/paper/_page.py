@@ -5,7 +5,7 @@ import html as escaping
 from collections.abc import Sequence
 from pathlib import Path
 
-from srmc_studies.paper._claims import LIMITS, RULE, Claim, claims, count, reading
+from srmc_studies.paper._claims import CONVENTIONS, RULE, Claim, claims, count, reading
 from srmc_studies.paper._ledger import Estimate, Json, LedgerRow, Record
 
 INTRODUCTION = (
@@ -15,7 +15,7 @@ INTRODUCTION = (
     + ' "By two standard errors" refers to the standard error of the difference over paired '
     "replicates. A run has diverged if its error exceeds that of a single exact draw from the "
     "target; comparisons count that error in its place, and of two diverged runs neither counts as "
-    "better. Nothing was tuned to match the paper."
+    "better. " + CONVENTIONS + " Nothing was tuned to match the paper."
 )
 _STYLE = """
 :root { color-scheme: light; }
@@ -108,7 +108,7 @@ def _folded(claim: Claim, n: int) -> str:
 def _row(row: LedgerRow, claim: str) -> str:
     """A row as HTML: reading, checks, estimates and reason."""
     name = reading(row, claim) or "as printed"
-    limit = "" if row["verdict"] != "not comparable" else f" {_text(LIMITS[row['experiment']])}"
+    limit = f" {_text(row['limit'])}" if row["limit"] else ""
     return (
         f"<p class=row><b>{_text(name)}: {row['verdict']}.</b>{limit}"
         f" <code>{_text(row['command'])}</code></p>"

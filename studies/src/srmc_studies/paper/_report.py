@@ -5,7 +5,7 @@ from pathlib import Path
 
 import srmc
 from srmc_studies.paper import _page
-from srmc_studies.paper._claims import count, row_verdict
+from srmc_studies.paper._claims import count, limit, row_verdict
 from srmc_studies.paper._ledger import LedgerRow, Outcome, Record, plain
 from srmc_studies.paper._style import save
 
@@ -37,17 +37,21 @@ def write(out: Path, name: str, outcome: Outcome, size: str, seed: int, seconds:
 
 
 def ledger(records: list[Record]) -> list[LedgerRow]:
-    """The rows of all experiments, each with its command and verdict; times are left out."""
-    return [
-        {
-            "experiment": record["experiment"],
-            "command": record["command"],
-            **row,
-            "verdict": row_verdict(record["experiment"], row),
-        }
-        for record in records
-        for row in record["rows"]
-    ]
+    """The rows of all experiments, each with its command and verdict."""
+    out: list[LedgerRow] = []
+    for record in records:
+        for row in record["rows"]:
+            verdict = row_verdict(record["experiment"], row)
+            out.append(
+                {
+                    "experiment": record["experiment"],
+                    "command": record["command"],
+                    **row,
+                    "verdict": verdict,
+                    "limit": limit(record) if verdict == "not comparable" else "",
+                }
+            )
+    return out
 
 
 def build(out: Path, names: list[str]) -> list[LedgerRow]:

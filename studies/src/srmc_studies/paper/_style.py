@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from srmc.types import Float
 
+WIDTH = 7.4  # inches: text has a readable size where a picture is 700 pixels wide
 ALPHA_COLOURS = ("0.25", "#3b75af", "#4c9f70", "#d1602c", "#a23b72", "#6b4fa0")
 
 

@@ -7,7 +7,7 @@ from srmc_studies.paper._chains import Trial
 from srmc_studies.paper._comparison import views
 from srmc_studies.paper._derivatives import derivatives
 from srmc_studies.paper._families import Curve, Curves, key_name
-from srmc_studies.paper._figure2_plots import picture
+from srmc_studies.paper._figure2_plots import pictures
 from srmc_studies.paper._ledger import Outcome
 from srmc_studies.paper._problems import BURN_IN, STEP_SIZES, Block, diverged, problem
 from srmc_studies.paper._progress import OnBlock, Progress, counter, later, silent
@@ -31,7 +31,7 @@ def figure2(size: str = "full", seed: int = 0, on_progress: Progress = silent) -
     numbers: dict[str, object] = {
         ", ".join(block): _summary(block, size, curves) for block, curves in found.items()
     }
-    figures = {view.split()[-1]: picture(found, view) for view in views(found)}
+    figures = {k: x for view in views(found) for k, x in pictures(found, view).items()}
     rows = _figure2_rows.rows(found, size)
     return Outcome(_settings(size, trial), numbers, figures, rows)
 

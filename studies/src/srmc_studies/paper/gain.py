@@ -15,6 +15,8 @@ import srmc
 from srmc_studies.paper import _numbers
 from srmc_studies.paper._chains import Number, Trial
 from srmc_studies.paper._comparison import Comparison
+from srmc_studies.paper._derivatives import reading as rule_reading
+from srmc_studies.paper._derivatives import settings as rule_settings
 from srmc_studies.paper._families import ALPHAS, Curves, curve
 from srmc_studies.paper._figure2_rows import panel_rows
 from srmc_studies.paper._ledger import Outcome
@@ -34,6 +36,8 @@ from srmc_studies.paper.rho import ALPHAS as RHO_ALPHAS
 from srmc_studies.paper.rho import PAIRS, RHOS, horizon_row, lost_shares
 
 SCALES = (1.0, 0.3, 0.1, 0.03)
+SMALLER = (0.3, 0.1)  # beside figure 2, where it is 1
+RULES = ("exact", "shifted")
 PRINTED = 0.1
 # MALA takes most of the time.
 REPLICATES = {"mala": 32, "hmc": 100}
@@ -74,29 +78,69 @@ def gain_gaussian(size: str = "full", seed: int = 0, on_progress: Progress = sil
         each = {b: Comparison(b, curves, size, f"{c:g}", reading(c)) for b, curves in found.items()}
         rows += panel_rows(each)
     numbers: dict[str, object] = {
-        kernel: {
-            key if isinstance(key, str) else f"gain {key[0]}, alpha = {key[1]:g}": {
-                "mse": _numbers.mean(one.last),
-                "diverged": _numbers.share(diverged(one.last, problem((name, kernel), size))),
-                "acceptance": _numbers.mean(one.acceptance),
-            }
-            for key, one in curves.items()
-        }
-        for (name, kernel), curves in found.items()
+        block[1]: _summary(curves, block, size) for block, curves in found.items()
     }
     shown = {"alpha": ALPHAS, "replicates": REPLICATES if full else trial.replicates}
     return Outcome(_common(trial) | shown, numbers, {"errors": _picture(found, size)}, rows)
 
 
-def _curves(block: Block, size: str, trial: Trial, tell: OnBlock) -> Curves:
+def gain_logistic(size: str = "full", seed: int = 0, on_progress: Progress = silent) -> Outcome:
+    """Figure 2 on the logistic posterior, with the exact product and with the shifted score."""
+    full = size == "full"
+    rules = RULES if full else RULES[-1:]
+    jobs = [(kernel, rule) for rule in rules for kernel in REPLICATES]
+    found: dict[str, dict[Block, Curves]] = {rule: {} for rule in rules}
+    for n, (kernel, rule) in enumerate(jobs):
+        block = ("logistic", kernel)
+        trial = Trial(50_000, 16, 50, seed) if full else Trial(1_000, 6, 20, seed, True)
+        done, total = 2 * n * trial.blocks, 2 * len(jobs) * trial.blocks
+        tell = counter(on_progress, "gain", total, done=done, remark=f"{kernel}, {rule}")
+        with jax.enable_x64(True):
+            found[rule][block] = _curves(block, size, trial, tell, rule, SMALLER)
+    rows = []
+    for rule, blocks in found.items():
+        for c in SMALLER:
+            mine = f"{rule_reading(rule)}; {reading(c)}"
+            each = {b: Comparison(b, x, size, f"{c:g}", mine) for b, x in blocks.items()}
+            rows += panel_rows(each)
+    numbers: dict[str, object] = {
+        f"{kernel}, {rule}": _summary(found[rule]["logistic", kernel], ("logistic", kernel), size)
+        for kernel, rule in jobs
+    }
+    shown = {"alpha": ALPHAS, "derivative rules": rules, "prefactors of the gain": SMALLER}
+    figures = {rule.split(",")[0]: _picture(x, size, SMALLER) for rule, x in found.items()}
+    return Outcome(_common(trial) | shown, numbers, figures, rows)
+
+
+def _summary(curves: Curves, block: Block, size: str) -> dict[str, object]:
+    """The numbers of all curves of one problem."""
+    each = problem(block, size)
+    return {
+        key if isinstance(key, str) else f"gain {key[0]}, alpha = {key[1]:g}": {
+            "mse": _numbers.mean(one.last),
+            "diverged": _numbers.share(diverged(one.last, each)),
+            "acceptance": _numbers.mean(one.acceptance),
+        }
+        for key, one in curves.items()
+    }
+
+
+def _curves(
+    block: Block,
+    size: str,
+    trial: Trial,
+    tell: OnBlock,
+    rule: str = "exact",
+    prefactors: tuple[float, ...] = SCALES,
+) -> Curves:
     each = problem(block, size)
 
     def options(setting: tuple[Number, Number]) -> RepelOptions:
         alpha, scale = setting
-        return srmc.paper_settings(alpha) | {"gain": srmc.gain(scale=scale)}
+        return rule_settings(alpha, rule) | {"gain": srmc.gain(scale=scale)}
 
     plain = measure(each, lambda _: srmc.paper_settings(0.0), jnp.zeros(1), trial, tell)
-    pairs = [(a, c) for c in SCALES for a in ALPHAS]
+    pairs = [(a, c) for c in prefactors for a in ALPHAS]
     alphas, scales = (jnp.array(x) for x in zip(*pairs, strict=True))
     tilted = measure(each, options, (alphas, scales), trial, lambda n: tell(trial.blocks + n))
     curves: Curves = {"plain": curve(plain, 0)}
@@ -135,14 +179,16 @@ def gain_rho(size: str = "full", seed: int = 0, on_progress: Progress = silent) 
     return Outcome(_common(trial) | stated, dict(numbers), {"rho": figure}, rows)
 
 
-def _picture(found: dict[Block, Curves], size: str) -> Figure:
+def _picture(
+    found: dict[Block, Curves], size: str, prefactors: tuple[float, ...] = SCALES
+) -> Figure:
     """Errors against alpha, a panel per problem and a line per prefactor."""
     figure = new_figure(9, 3.8)
     for axis, (block, curves) in zip(figure.subplots(1, 2), found.items(), strict=True):
         limit = problem(block, size).truth.variance
         plain = _numbers.mean(curves["plain"].last)
         axis.axhline(plain.value, color="k", lw=1, label="plain")
-        for k, c in enumerate(SCALES):
+        for k, c in enumerate(prefactors):
             each = [
                 np.minimum(np.nan_to_num(curves[f"{c:g}", a].last, nan=np.inf), limit)
                 for a in ALPHAS

@@ -14,7 +14,7 @@ from srmc.types import Float, Scalar
 from srmc_studies.paper import _mixing_rows
 from srmc_studies.paper._chains import Plan
 from srmc_studies.paper._ledger import Outcome
-from srmc_studies.paper._mixing_plots import curves, snapshots
+from srmc_studies.paper._mixing_plots import ends, snapshots
 from srmc_studies.paper._mixing_rows import Found
 from srmc_studies.paper._progress import Progress, counter, silent
 from srmc_studies.paper.ebm import data, sampling
@@ -122,6 +122,7 @@ def mnist_mixing(size: str = "full", seed: int = 0, on_progress: Progress = sile
     on_progress("mixing", 1, 1)
     found_all = {name: Found(paths[name], classified[name]) for name in paths}
     weights = _mixing_rows.class_weights(classify(reference))
+    numbers = _mixing_rows.numbers(found_all, weights, s.steps)
     return Outcome(
         settings={
             "energy": networks.card("mnist-ebm"),
@@ -135,9 +136,9 @@ def mnist_mixing(size: str = "full", seed: int = 0, on_progress: Progress = sile
             "levels of parallel tempering": s.levels,
             "errors": "jackknife over chains",
         },
-        numbers=_mixing_rows.numbers(found_all, weights, s.steps),
+        numbers=numbers,
         figures={
-            "metrics": curves(found_all, weights),
+            "metrics": ends(numbers),
             "snapshots": snapshots(found_all, s.steps),
         },
         rows=_mixing_rows.rows(found_all, weights, s.steps),
