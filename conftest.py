@@ -2,12 +2,15 @@
 
 import gc
 import os
+import resource
+import sys
 from importlib.metadata import version
 
 # One worker of the tests is one thread of linear algebra.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiling is what takes the time, here and in child processes; this takes a third of it.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # which nobody reads here
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # JAX 0.9 logs a page per program from the cache
 if version("jaxlib").startswith("0.9."):  # XLA does not start with a flag that it does not know
     os.environ.setdefault(
@@ -46,7 +49,15 @@ QUICK = {
 }
 
 
+# Modules with the longest tests, which come first, so that no worker ends with one of them.
+LONGEST = {
+    *("test_learning", "test_cluster", "test_stop", "test_devices", "test_many", "test_guard"),
+    *("test_improve_examples", "test_reproduction", "test_hierarchical", "test_learned"),
+}
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     for item in items:
         if item.path.stem in QUICK:
             item.add_marker(pytest.mark.quick)
@@ -56,6 +67,25 @@ def pytest_collection_finish():
     """Tracing makes many objects that live long; searching them for cycles takes its time, too."""
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
+
+
+def memory():
+    """The largest memory of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if MACOS else 1024)
+
+
+MACOS = sys.platform == "darwin"  # which counts in bytes
+bound = 2e9
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget():
+    """After a module, drop its programs if memory has grown; what they took is used again."""
+    global bound
+    yield
+    if memory() > bound:
+        jax.clear_caches()
+        bound = memory() + 5e8
 
 
 @pytest.fixture(autouse=True)

@@ -30,17 +30,20 @@ class Support(NamedTuple):
         From points (..., d), of NumPy or JAX, to weights between 0 and 1; 0 is outside.
     by_issue
         Whether the case is one of those by which the fault was found.
+    level
+        The log density outside.
     """
 
     dim: int
     weight: Callable
     by_issue: bool = False
+    level: float = -np.inf
 
     def logdensity_fn(self, x):
         """The log density, up to a constant, in JAX."""
         weight = self.weight(x, jnp)
-        log_weight = jnp.where(weight > 0, jnp.log(jnp.maximum(weight, 1e-30)), -jnp.inf)
-        return -0.5 * jnp.sum(x**2) + log_weight
+        inside = -0.5 * jnp.sum(x**2) + jnp.log(jnp.maximum(weight, 1e-30))
+        return jnp.where(weight > 0, inside, self.level)
 
     def score_fn(self, x):
         """Its gradient inside the support: the weight is constant almost everywhere."""

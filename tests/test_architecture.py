@@ -24,7 +24,7 @@ PACKAGES = (
 LATE = (
     *("arviz", "bridgestan", "distributed", "fsspec", "h5netcdf", "IPython", "matplotlib"),
     *("numpyro", "nutpie", "pandas", "pymc", "rich", "sklearn", "typer", "xarray", "zarr"),
-    *("jax.extend.core", "srmc_studies", "srmc.cli", "srmc.plugins"),
+    *("jax.extend.core", "scipy.optimize", "srmc_studies", "srmc.cli", "srmc.plugins"),
 )
 LINES = 60  # of a function, docstring and signature aside
 

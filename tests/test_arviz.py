@@ -1,8 +1,11 @@
 """ArviZ is imported whatever other processes do, and without a home."""
 
+import importlib.abc
 import os
 import subprocess
 import sys
+
+import pytest
 
 from srmc import _extras
 
@@ -47,3 +50,15 @@ def test_four_processes_import_it_at_once_in_an_empty_home(tmp_path):
 
 def test_a_trace_is_made_without_a_home():
     subprocess.run([sys.executable, "-c", TRACE], env=at_home("/dev/null"), check=True)
+
+
+def test_an_arviz_that_does_not_fit_matplotlib_says_what_to_install(monkeypatch):
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, *_):
+            if name == "arviz":
+                raise AttributeError("module 'matplotlib.style' has no attribute 'core'")
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "arviz", raising=False)
+    with pytest.raises(ImportError, match=r"'core'\. .* pip install 'matplotlib<3.11'"):
+        _extras.import_arviz()

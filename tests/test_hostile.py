@@ -46,6 +46,7 @@ def test_escapes_in_a_file_do_not_reach_the_terminal(result, tmp_path):
     result.save(path)
     with h5py.File(path, "a") as file:  # which removes the seal
         file["posterior"].move(FORMULA, f"a{HOSTILE}")
+    files.seal(path)
     for options in ([], ["--json"]):
         shown = CliRunner().invoke(command(), ["show", str(path), *options])
         assert shown.exit_code == 0, shown.output
@@ -85,6 +86,19 @@ def test_no_temporary_name_can_be_foreseen(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError):
         files.write_json(tmp_path / "y.json", {"a": 2})
     assert prey.read_text() == "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_what_is_no_file_is_not_replaced_by_one(result, tmp_path):
+    """As root, a page for /dev/null would take the place of the device."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for write in (result.report, result.save, result.plot):
+        with pytest.raises(ValueError, match="path must be a file in an existing folder"):
+            write(pipe)
+    with pytest.raises(ValueError, match="no file that can be replaced"):
+        files.write_json(pipe, {})
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -161,7 +161,7 @@ def test_records_come_back(tmp_path_factory, value):
     assert repr(files.read_json(path)) == repr(record)
 
 
-@settings(BOUNDED, max_examples=20)
+@settings(BOUNDED, max_examples=8)
 @given(
     st.recursive(
         arrays.arrays(np.float32, arrays.array_shapes(max_dims=2, max_side=2), elements=st.just(0)),

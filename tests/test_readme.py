@@ -74,10 +74,12 @@ def test_the_page_on_rebalancing_runs():
 
 def test_the_page_on_discrete_spaces_runs(capsys):
     page = (README.parent / "docs" / "explanation" / "discrete.md").read_text()
-    first, second, third = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    first, mixed, second, third = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     scope: dict = {}
     exec(first, scope)
     assert scope["result"].draws["x"].shape == (4, 1000, 12)
+    exec(mixed, scope)
+    assert {*scope["np"].unique(scope["result"].draws["z"])} == {0.0, 1.0}
     exec(second, scope)
     assert scope["info"].evaluations == len(scope["heat"])
     exec(third, scope)

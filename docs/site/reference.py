@@ -49,9 +49,10 @@ TASKS = {
         *("srmc.gain", "srmc.shift", "srmc.tilt", "srmc.repel.affine", "srmc.repel.field"),
     ],
     "Sample a discrete space": [
-        *("srmc.Binary", "srmc.Ordinal", "srmc.Categorical", "srmc.gwg", "srmc.dlp", "srmc.dlmc"),
+        *("srmc.Binary", "srmc.Ordinal", "srmc.Categorical", "srmc.gwg", "srmc.dlp"),
+        *("srmc.acs", "srmc.dlmc"),
         *("srmc.path_auxiliary", "srmc.gibbs", "srmc.block_gibbs", "srmc.flip_mh"),
-        "srmc.locally_balanced",
+        *("srmc.locally_balanced", "srmc.kernels.mixed"),
     ],
     "Use stochastic gradients": ["srmc.sgld", "srmc.sghmc"],
     "Estimate a normalising constant": ["srmc.ais", "srmc.kernels.AISResult"],
@@ -61,7 +62,7 @@ TASKS = {
         *("srmc.metrics.weighted_mean", "srmc.metrics.weighted_quantile"),
     ],
     "Predict what repellence gains": [
-        *("srmc.theory.estimate", "srmc.theory.asymptotic_covariance", "srmc.theory.largest_alpha"),
+        *("srmc.theory.estimate", "srmc.theory.asymptotic_covariance", "srmc.theory.largest_gain"),
         *("srmc.theory.check_tails", "srmc.theory.simulate"),
     ],
 }

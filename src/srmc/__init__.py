@@ -7,6 +7,7 @@ from srmc._programs import enable_cache
 from srmc.coordinates import learn_coordinates
 from srmc.kernels.ais import ais
 from srmc.kernels.builders import (
+    acs,
     block_gibbs,
     dlmc,
     dlp,
@@ -55,6 +56,7 @@ __all__ = [
     "Ordinal",
     "Result",
     "RunWarning",
+    "acs",
     "ais",
     "block_gibbs",
     "capped",

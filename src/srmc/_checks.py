@@ -225,7 +225,10 @@ def outputs_of(name: str, function: Any, *args: Any, of: str = "a position") -> 
 def is_numeric(value: Any) -> bool:
     """Whether this is a number or an array of numbers."""
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "biufcV" and value.dtype.names is None
+        size = value.dtype.itemsize // (
+            2 if value.dtype.kind == "c" else 1
+        )  # JAX has up to 8 bytes
+        return value.dtype.kind in "biufcV" and size <= 8 and value.dtype.names is None
     return isinstance(value, jax.Array | float | int | complex)
 
 

@@ -35,7 +35,13 @@ def import_arviz() -> Any:
     with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         with contextlib.nullcontext() if "arviz" in sys.modules else _stamped_elsewhere():
-            import arviz
+            try:
+                import arviz
+            except AttributeError as error:
+                raise ImportError(
+                    f"arviz cannot be imported: {error}. arviz-plots 0.8, which Bambi installs, "
+                    "needs an older matplotlib: pip install 'matplotlib<3.11'"
+                ) from error
     return arviz
 
 

@@ -23,6 +23,8 @@ from srmc._extras import extra
 NAMES = "names"  # of all arrays in a file
 REMEDY = "put back a copy of it, or start the run again in a new folder"
 SEAL = b"\n# sha256 of all above: "  # the last line of a sealed file; a comment in TOML
+PROPERTIES = "_NCProperties"  # of a NetCDF file: what wrote it, which a copy does not inherit
+SEALED = "checksum=last_line"  # one of them
 DIGEST = "sha256"  # of the rest of a JSON file
 
 
@@ -113,6 +115,8 @@ def write_whole(path: Place, write: Callable[[Path], Any]) -> None:
             write(copy := Path(folder, path.name))
             path.put(copy)
         return
+    if path.exists() and not path.is_file():  # renaming would replace a device such as /dev/null
+        raise ValueError(f"{path} is a device or a folder, and no file that can be replaced")
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part{path.suffix}")
     try:
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -145,8 +149,8 @@ def seal(path: Path) -> None:
         file.write(SEAL + digest.encode() + b"\n")
 
 
-def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
-    """Raise if a file is not what was sealed; one without a seal is left to its reader.
+def check_seal(path: Path, remedy: str, shown: Place | None = None) -> bool:
+    """Whether a file has a seal, which its reader may require; raise if it does not match.
 
     It is called `shown`, if that is given.
     """
@@ -154,11 +158,11 @@ def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
     with open(path, "rb") as file:
         length = file.seek(0, os.SEEK_END) - size
         if length < 0:
-            return
+            return False
         file.seek(length)
         last = file.read()
         if not last.startswith(SEAL):
-            return
+            return False
         file.seek(0)
         found, left = hashlib.sha256(), length
         while left:
@@ -166,6 +170,37 @@ def check_seal(path: Path, remedy: str, shown: Place | None = None) -> None:
             left -= len(piece)
     if last != SEAL + found.hexdigest().encode() + b"\n":
         raise ValueError(f"{shown or path} is damaged: it is not what was saved; {remedy}")
+    return True
+
+
+def seal_netcdf(path: Path) -> None:
+    """Seal a NetCDF file, and note in it that it must have a seal."""
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        file.attrs[PROPERTIES] = np.bytes_(f"{_properties(file)},{SEALED}")
+    seal(path)
+
+
+def check_netcdf(path: Path, remedy: str, shown: Place | None = None) -> None:
+    """Raise if a NetCDF file is not what was sealed, or has lost its seal."""
+    if check_seal(path, remedy, shown):
+        return
+    with extra(str(shown or path)):
+        import h5py
+
+    try:
+        with h5py.File(path) as file:
+            marked = SEALED in _properties(file)
+    except (OSError, RuntimeError, KeyError):  # which the reader will meet again, and name
+        return
+    if marked:
+        raise ValueError(f"{shown or path} is damaged: it has lost its end; {remedy}")
+
+
+def _properties(file: Any) -> str:
+    found = file.attrs.get(PROPERTIES, b"")
+    return found.decode("ascii", "replace") if isinstance(found, bytes) else str(found)
 
 
 def write_json(path: Place, record: dict[str, Any]) -> None:
@@ -246,7 +281,7 @@ def as_file(name: str, path: Any) -> Place:
     file = as_path(name, path)
     if isinstance(file, Remote):
         return file
-    if not file.parent.is_dir() or file.is_dir():
+    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
         raise ValueError(f"{name} must be a file in an existing folder, got {file}")
     return file
 

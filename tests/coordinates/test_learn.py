@@ -149,8 +149,8 @@ def test_bad_calls(draws, scores, names, word):
 
 
 def test_the_clip_is_where_the_rule_says():
-    from srmc.coordinates.fit import clip
     from srmc.coordinates.learned import _clip
+    from srmc.coordinates.triangular import clip
 
     x = np.linspace(-10, 10, 401)
     found = clip(x)

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from srmc.coordinates import Coordinates, fit
+from srmc.coordinates import Coordinates, rule
+from srmc.coordinates.fit import Near, conjugate_gradients
 from srmc.coordinates.learned import arrays_of, from_arrays, identity
+from srmc.coordinates.triangular import Weights, divergence, mapped
 
 D, Q = 6, 3
 ORDER = np.array([4, 1, 3, 0, 2, 5])  # the modulators first
@@ -15,8 +17,8 @@ ORDER = np.array([4, 1, 3, 0, 2, 5])  # the modulators first
 def example(size=1.0):
     """A map with large weights; `size` 4 takes log scales beyond the clip."""
     rng = np.random.default_rng(1)
-    empty = fit.Weights.none(D, Q)
-    weights = empty.like(0.4 * rng.standard_normal(len(empty.flat))).masked()
+    empty = Weights.none(D, Q)
+    weights = empty.like(0.4 * rng.standard_normal(empty.matrix.shape)).masked()
     weights = weights._replace(slopes=size * weights.slopes)
     back = np.argsort(ORDER)
     rows = {name: jnp.asarray(part[back]) for name, part in weights._asdict().items()}
@@ -61,7 +63,7 @@ def test_single_precision():
 def test_some_log_scales_of_the_example_are_clipped(x64):
     c, weights = example(4.0)
     z = (points() - np.asarray(c.center)) / np.asarray(c.scale)
-    assert np.max(np.abs(z[:, ORDER[:Q]] @ weights.slopes.T)) > 6
+    assert np.max(np.abs(z[:, ORDER[:Q]] @ weights.slopes.T)) > rule.CLIP + 1
 
 
 @pytest.mark.parametrize("size", [1.0, 4.0])
@@ -73,7 +75,7 @@ def test_scores_are_those_of_the_density_of_u(size, x64):
     wanted = jax.vmap(jax.grad(c.logdensity(logdensity)))(c.forward(x))
     np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
     z, s_z = np.asarray((x - c.center[None]) / c.scale[None]), np.asarray(s * c.scale[None])
-    at = fit.mapped(weights, z[:, ORDER], s_z[:, ORDER])
+    at = mapped(weights, z[:, ORDER], s_z[:, ORDER])
     np.testing.assert_allclose(at.score, found[:, ORDER], rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(at.u, c.forward(x)[:, ORDER], rtol=1e-8, atol=1e-8)
 
@@ -87,15 +89,54 @@ def test_the_density_of_u_is_that_of_x_with_the_determinant(x64):
     np.testing.assert_allclose(found, jax.vmap(logdensity)(x) - logdet, rtol=1e-9, atol=1e-9)
 
 
-def test_the_gradient_of_the_fit(x64):
+def near():
+    """Residuals at large weights, and directions of these."""
     _, weights = example(4.0)
     z, s = points(9, 1.0), np.random.default_rng(3).standard_normal((9, D))
-    _, gradient = fit._loss(weights.flat, weights, z, s)
+    at = lambda w: Near.of(w, z, s)
     rng = np.random.default_rng(4)
-    for _ in range(10):
-        way = weights.like(rng.standard_normal(len(gradient))).masked().flat
-        ahead, behind = (fit._loss(weights.flat + h * way, weights, z, s)[0] for h in (1e-6, -1e-6))
-        np.testing.assert_allclose((ahead - behind) / 2e-6, gradient @ way, rtol=1e-4)
+    shape = weights.matrix.shape
+    ways = [weights.like(rng.standard_normal(shape)).masked() for _ in range(5)]
+    return weights, at, ways
+
+
+def test_derivatives_of_the_fit():
+    weights, at, ways = near()
+    here = at(weights)
+    gradient = here.pull(here.importance * here.residual)
+    rows = np.random.default_rng(5).standard_normal((9, D))
+    for way in ways:
+        ahead, behind = (at(weights.like(weights.matrix + h * way.matrix)) for h in (1e-6, -1e-6))
+        pushed = (ahead.residual - behind.residual) / 2e-6
+        np.testing.assert_allclose(here.push(way), pushed, rtol=1e-4, atol=1e-4)
+        slope = (
+            divergence(ahead.at.u, ahead.at.score) - divergence(behind.at.u, behind.at.score)
+        ) / 2e-6
+        np.testing.assert_allclose(slope, np.vdot(gradient, way.matrix), rtol=1e-4)
+        np.testing.assert_allclose(
+            np.vdot(here.push(way), rows), np.vdot(here.pull(rows), way.matrix)
+        )
+
+
+def test_blocks_of_the_fit_are_those_of_single_rows():
+    weights, at, ways = near()
+    here = at(weights)
+    blocks = here.blocks()
+    for k in range(Q, D):  # rows of coordinates that are no modulators
+        way = np.where(np.arange(D)[:, None] == k, ways[0].matrix, 0)
+        own = here.push(weights.like(way))[:, k : k + 1]
+        wanted = np.sum(here.importance * own**2)
+        np.testing.assert_allclose(way[k] @ blocks[k] @ way[k], wanted)
+
+
+def test_conjugate_gradients():
+    rng = np.random.default_rng(0)
+    root, right = rng.standard_normal((6, 6)), rng.standard_normal((2, 3))
+    matrix = root @ root.T + np.eye(6)
+    product = lambda x: (matrix @ x.ravel()).reshape(2, 3)
+    found = conjugate_gradients(product, lambda x: x, right)
+    off = product(found) - right
+    assert np.vdot(off, off) < 1e-2 * np.vdot(right, right)
 
 
 def test_the_identity_changes_no_bit():

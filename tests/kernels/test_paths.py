@@ -8,27 +8,52 @@ import pytest
 import srmc
 from enumerated import ALPHA, SPACES, normalised, observed, repelled
 
+
+def late_in_the_cycle(logdensity_fn, space, **options):
+    """ACS at the last step of a cycle, which is the shortest."""
+    algorithm = srmc.acs(logdensity_fn, space, 0.6, 4, 2.0, **options)
+
+    def init(*args, **kwargs):
+        state = algorithm.init(*args, **kwargs)
+        return state._replace(inner_state=state.inner_state._replace(turn=jnp.asarray(3)))
+
+    return algorithm._replace(init=init)
+
+
 KERNELS = {
     "path": lambda f, space, **kw: srmc.path_auxiliary(f, space, 1.3, **kw),
     "path-barker": lambda f, space, **kw: srmc.path_auxiliary(f, space, 1.2, "barker", **kw),
     "path-traced": lambda f, space, **kw: srmc.path_auxiliary(f, space, jnp.float64(1.3), **kw),
     "dlmc": lambda f, space, **kw: srmc.dlmc(f, space, 0.8, **kw),
     "dlmc-barker": lambda f, space, **kw: srmc.dlmc(f, space, 1.5, "barker", **kw),
+    "acs": lambda f, space, **kw: srmc.acs(f, space, 0.6, 4, 2.0, **kw),
+    "acs-late": late_in_the_cycle,
     "dlmc-max": lambda f, space, **kw: srmc.dlmc(f, space, 0.5, "max", **kw),
 }
-NUM_KEYS = {"path": 6000, "dlmc": 80_000}  # all sites at once make some moves rare
+NUM_KEYS = {
+    "path": 6000,
+    "dlmc": 80_000,
+    "acs": 20_000,
+    "acs-": 80_000,
+}  # all sites at once make some moves rare
+# Each kernel meets each feature, and each space with a bend by feature, by sites and with none.
 FEATURES = {
-    "binary": (None, "gibbs", "stein", "relaxed-gibbs", "relaxed", "sites"),
-    "ordinal": (None, "gibbs", "stein", "relaxed-gibbs", "relaxed", "sites"),
-    "categorical": (None, "gibbs", "relaxed-gibbs", "relaxed", "sites"),
+    "path": {"binary": ("gibbs", "relaxed"), "ordinal": ("stein",), "categorical": ("gibbs",)},
+    "dlmc": {"binary": ("stein",), "ordinal": ("relaxed-gibbs",), "categorical": ("relaxed",)},
 }
 
 
 def cases():
-    for where, features in FEATURES.items():
-        for feature in features:
-            for kernel in ("path", "dlmc"):
+    for kernel, by_space in FEATURES.items():
+        for where, features in by_space.items():
+            for feature in (None, "sites", *features):
                 yield where, kernel, feature
+    yield "categorical", "path", "relaxed-gibbs"
+    yield "categorical", "dlmc", "gibbs"
+    for where in FEATURES["path"]:
+        for feature in (None, "gibbs", "sites"):
+            yield where, "acs", feature
+        yield where, "acs-late", "sites"
     for kernel in ("path-barker", "dlmc-barker", "dlmc-max"):
         yield "categorical", kernel, "sites"
 

@@ -22,12 +22,16 @@ FEATURES = ("gibbs", "stein", "relaxed-gibbs", "relaxed")
 
 
 def cases():
-    for space in SPACES:
-        for kernel in KERNELS:
+    for kernel in KERNELS:
+        # Balancing functions act on the rates alone, whatever the space.
+        for space in SPACES if kernel not in ("balanced-barker", "balanced-max") else ["binary"]:
             yield space, kernel, None
-    for kernel in ("flip_mh", "gibbs", "balanced", "gwg", "dlp"):
+    # By kinds of guide: none, the changes themselves, their gradients.
+    for kernel in ("flip_mh", "balanced", "gwg"):
         for feature in FEATURES:
             yield "binary", kernel, feature
+    for kernel in ("gibbs", "dlp"):
+        yield "binary", kernel, "gibbs"
     for kernel in ("flip_mh", "balanced", "gwg", "dlp"):
         yield "ordinal", kernel, "stein"
         yield "categorical", kernel, "gibbs"

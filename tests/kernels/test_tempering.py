@@ -130,7 +130,7 @@ def test_gradients_are_counted():
 def test_alpha_zero_and_the_moving_base_chain_are_the_tempered_chain(name):
     def positions(algorithm, keep):
         state, kept = algorithm.init(jnp.ones(2)), []
-        for n in range(8):
+        for n in range(4):
             state, _ = algorithm.step(jax.random.key(n), state)
             kept.append(keep(state))
         return np.array(kept)
@@ -140,8 +140,9 @@ def test_alpha_zero_and_the_moving_base_chain_are_the_tempered_chain(name):
     repel = functools.partial(srmc.repel, srmc.tempering, log_gamma, HEAT, **KERNELS[name])
     np.testing.assert_array_equal(positions(repel(alpha=0.0), lambda s: s.position), expected)
     moving = repel(alpha=5.0, gain=srmc.gain(0.8, delay=9))
-    np.testing.assert_array_equal(positions(moving, lambda s: s.inner_state.position), expected)
-    assert np.abs(positions(moving, lambda s: s.position) - expected).max() > 0.01
+    moved = positions(moving, lambda s: (s.position, s.inner_state.position))
+    np.testing.assert_array_equal(moved[:, 1], expected)
+    assert np.abs(moved[:, 0] - expected).max() > 0.01
 
 
 def test_its_draws_can_be_rebalanced():

@@ -1,5 +1,6 @@
 """Traces of other programs: exact draws of one posterior, in every form in which they may come."""
 
+import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,6 @@ import xarray
 
 import srmc
 from fake_stan import FakeStan
-from srmc._extras import import_arviz
 
 # mu ~ N(0, 1) with y ~ N(mu, 1); s ~ Gamma(3, rate 2); p ~ Dirichlet; t = mu + s.
 Y = np.array([0.3, 1.4, 0.8])
@@ -49,7 +49,6 @@ def as_tree(**groups):
 
 
 def as_inference_data(**groups):
-    arviz = import_arviz()
     if "InferenceData" not in vars(arviz):
         pytest.skip("ArviZ 1.0 has no InferenceData")
     return arviz.InferenceData(attrs={"made": "by hand"}, **groups)

@@ -5,13 +5,13 @@ import json
 import re
 from pathlib import Path
 
+import arviz
 import jax
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 import srmc
-from srmc._extras import import_arviz
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DOCS = EXAMPLES.parent / "docs"
@@ -53,7 +53,6 @@ def test_examples_run_and_arviz_takes_what_comes_back(name, example):
     off = lambda data: np.abs(data["p"].mean(("chain", "draw")).values - share).max()
     assert off(new) < 0.006
     assert report.means < 0.6
-    arviz = import_arviz()
     assert "theta[Bath]" in arviz.summary(better, var_names=["theta"]).index
     arviz.plot_trace(better, var_names=["tau"])
     if "log_likelihood" in (better.groups() if callable(better.groups) else better.children):

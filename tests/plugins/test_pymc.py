@@ -1,12 +1,12 @@
 """`srmc.plugins.pymc.sample` in place of `pm.sample`."""
 
+import arviz
 import jax
 import numpy as np
 import pytest
 
 pm = pytest.importorskip("pymc")
 
-from srmc._extras import import_arviz  # noqa: E402
 from srmc.plugins.pymc import _seed, sample  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -54,7 +54,6 @@ def test_it_returns_what_pm_sample_returns():
     assert trace["constant_data"]["scale"] == 1
     assert trace["log_likelihood"]["y"].shape == (2, 200, 3)
     assert posterior.attrs["inference_library"] == "srmc"
-    arviz = import_arviz()
     assert len(arviz.summary(trace)) == 7
     arviz.loo(trace)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import srmc
-from srmc.rebalance.resample import balanced_features, systematic
+from srmc.metrics.tails import plain_error
+from srmc.rebalance.resample import balanced_products, systematic
 
 TARGET = srmc.targets.ising(srmc.targets.lattice(3, 3), 0.2, 0.1)
 OPTIONS = {"num_warmup": 200, "num_samples": 1000, "progress": False}
@@ -32,7 +33,8 @@ def test_features_have_mean_0_under_the_target():
     flips = states[:, None] + np.eye(9) * (1 - 2 * states[:, :, None])
     there = density(jnp.asarray(flips.reshape(-1, 9))).reshape(-1, 9)
     own = jax.nn.sigmoid(there - density(jnp.asarray(states))[:, None]) * (1 - 2 * states)
-    phi = balanced_features(states, np.asarray(own, float), 1)
+    own = np.asarray(own, float)
+    phi = np.concatenate([own, balanced_products(states, own, np.full((9, 9), 0.1))], axis=1)
     assert phi.shape[1] == len(states) // 8
     np.testing.assert_allclose(probability @ phi, 0, atol=1e-5)
 
@@ -71,6 +73,24 @@ def test_a_biased_feature_is_left_alone():
     assert not result.is_rebalanced
     assert "linear in each site" in result.about["rebalancing"][0]["reason"]
     np.testing.assert_array_equal(result.draws["x"], result.base["x"])
+
+
+def test_many_sites_keep_plain_draws_and_have_means_by_regression(tmp_path):
+    """900 sites that are alike, so that all have the mean that is found over all of them."""
+    target = srmc.targets.ising(srmc.targets.lattice(30, 30), 0.15, 0.1)
+    options = OPTIONS | {"num_samples": 200}
+    result = srmc.sample(target, kernel="dlmc", **options)
+    assert not result.is_rebalanced
+    assert "at most 700 sites" in result.about["rebalancing"][0]["reason"]
+    np.testing.assert_array_equal(result.draws["x"], result.base["x"])
+    some = lambda draws: draws["x"][..., :64]
+    mean, error = result.estimate(some)
+    truth = result.draws["x"].mean()
+    plain = plain_error(some(result.draws))
+    assert np.mean(error**2) < 0.6 * np.mean(plain**2)
+    assert 0.6 < np.sqrt(np.mean(((mean - truth) / error) ** 2)) < 1.4
+    result.save(tmp_path / "run.nc")
+    np.testing.assert_allclose(srmc.load(tmp_path / "run.nc").estimate(some)[0], mean, rtol=1e-6)
 
 
 @pytest.mark.parametrize("weights", [np.full(8, 1 / 8), np.array([0.5, 0.25, 0.25, 0.0])])

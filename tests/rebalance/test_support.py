@@ -7,7 +7,7 @@ import pytest
 import srmc
 import supports
 from srmc.rebalance.batched import Batched
-from srmc.rebalance.support import has_edge, probe
+from srmc.rebalance.support import has_edge, probe, probe_outwards
 
 
 @pytest.mark.parametrize("case", supports.CASES)
@@ -23,9 +23,33 @@ def test_draws_of_a_support_that_is_not_convex_are_unchanged(case):
         assert report.densities < 2.2 * 1000  # one per draw, segments, rounding and bisection
 
 
+WALL = supports.Support(2, lambda x, xp: xp.where(x[..., 0] < 2, 1.0, 0.0))
+
+
+@pytest.mark.parametrize("support", [WALL, supports.CASES["slit"]], ids=["wall", "slit"])
+@pytest.mark.parametrize("level", [-60.0, -1e10])
+def test_a_large_negative_number_is_taken_for_minus_infinity(support, level):
+    x = support.draws(np.random.default_rng(0), 4, 250).astype(np.float32)
+    logp = support._replace(level=level).logdensity_fn
+    with pytest.warns(UserWarning, match="the log density ends"):
+        out = srmc.rebalance(x, support.score_fn, logdensity_fn=logp)
+    np.testing.assert_array_equal(out, x)
+
+
 @pytest.mark.parametrize("case", supports.SMOOTH)
 def test_smooth_densities_have_no_edge_and_no_jump(case):
     assert supports.alarms(case, range(5)) == (0, 0)
+
+
+def test_a_density_that_falls_steeply_has_no_wall():
+    """The probes beyond the outermost draws are up to 4 million below them."""
+    narrow = lambda x: -0.5 * x[0] ** 2 - 0.5e4 * (x[1] - x[0]) ** 2 - jnp.exp(5 * x[2]) + x[2]
+    rng = np.random.default_rng(0)
+    a, e = rng.normal(size=(2, 1000))
+    x = np.stack([a, a + 0.01 * e, np.log(rng.gamma(0.2, size=1000)) / 5], axis=1)
+    density = Batched("density", narrow, x[None], ())
+    assert not probe_outwards(x, density, rng).failed
+    assert not probe(x, density, rng).failed
 
 
 def test_a_hole_is_found_between_few_draws_and_far_from_0():
@@ -60,4 +84,4 @@ def test_a_density_that_fails_at_one_place_in_thousands_does_no_harm():
     density = Batched("density", logp, x[None], ())
     found = probe(x, density, np.random.default_rng(1))
     assert not found.failed
-    assert "the log density is finite" in found.text
+    assert "there is density at" in found.text

@@ -47,13 +47,13 @@ def test_alpha_zero_and_the_moving_base_chain_are_the_base_kernel_bit_for_bit(na
         base = BASES[name](log_gamma)
         if not takes_key:
             base = base._replace(init=lambda x, key, init=base.init: init(x))
-        expected = by_hand(base, start, 6, lambda s: s.position)
+        expected = by_hand(base, start, 3, lambda s: s.position)
         plain = KERNELS[name](log_gamma, alpha=0.0)
-        np.testing.assert_array_equal(by_hand(plain, start, 6, lambda s: s.position), expected)
+        np.testing.assert_array_equal(by_hand(plain, start, 3, lambda s: s.position), expected)
         moving = KERNELS[name](
             log_gamma, alpha=5.0, gain=srmc.gain(0.8, delay=9), **MODES["shift-moving"]
         )
-        kept = by_hand(moving, start, 6, lambda s: (s.position, s.inner_state.position))
+        kept = by_hand(moving, start, 3, lambda s: (s.position, s.inner_state.position))
         np.testing.assert_array_equal(kept[:, 1], expected)
         assert np.abs(kept[:, 0] - kept[:, 1]).max() > 0.01
 
@@ -86,7 +86,7 @@ def exact_draws(surrogate, key, n):
 )
 def test_adjusted_kernels_leave_the_surrogate_invariant(name, surrogate):
     """Independent chains that start in pi_theta are in pi_theta after some steps."""
-    n, steps = 20_000, 12
+    n, steps = 10_000, 12
     algorithm = KERNELS[name](
         log_gamma,
         alpha=ALPHA,
@@ -133,7 +133,8 @@ def test_the_invariance_test_has_power():
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        *((name, "shift-moving") for name in KERNELS),
+        # A moving base chain is that of the plain kernel, as tested above for all of them.
+        *((name, "shift-moving") for name in ("rmh", "mala", "hmc", "ghmc", "uld")),
         *((name, mode) for name in ("rmh", "mala", "ula") for mode in ("tilt", "shift-fixed")),
         ("hmc", "tilt"),
     ],
@@ -165,8 +166,8 @@ def test_long_runs_find_the_mean_and_forget(name, mode):
     ("name", "mode"),
     [
         *((name, "shift-moving") for name in KERNELS),
-        *((name, mode) for name in ("rmh", "mala", "uld") for mode in ("tilt", "shift-fixed")),
-        ("ghmc", "tilt"),
+        *(("mala", mode) for mode in ("tilt", "shift-fixed")),
+        *((name, "tilt") for name in ("uld", "ghmc")),
     ],
 )
 def test_pytrees_under_vmap_with_a_nan_region(name, mode):
@@ -208,8 +209,15 @@ def test_an_infinite_density_is_refused_too():
         assert np.all(draws[:, 0] >= 0.2)
 
 
-@pytest.mark.parametrize(("mode", "every"), [("tilt", 1), ("shift-fixed", 3), ("shift-moving", 3)])
-@pytest.mark.parametrize("name", ["rmh", "nuts"])
+@pytest.mark.parametrize(
+    ("name", "mode", "every"),
+    [
+        ("rmh", "tilt", 1),
+        ("rmh", "shift-fixed", 3),
+        ("rmh", "shift-moving", 3),
+        ("nuts", "tilt", 1),
+    ],
+)
 def test_the_log_density_is_traced_a_fixed_number_of_times(name, mode, every):
     traces = 0
 
@@ -276,7 +284,7 @@ def test_the_defaults_are_stable_in_any_units(name):
     def draw(scale):
         keep = lambda s, i: (s.position, i.is_stable)
         run = lambda algorithm: jax.vmap(
-            lambda key: short_chain(algorithm, key, scale * target.sample(key), 1000, keep)[1]
+            lambda key: short_chain(algorithm, key, scale * target.sample(key), 500, keep)[1]
         )(jax.random.split(jax.random.key(0), 8))
         return run(build(scale, alpha=0.0))[0], *run(build(scale))
 
@@ -379,9 +387,10 @@ def test_a_move_that_is_absurd_is_not_made_and_is_forgotten(name):
 def test_re_scoring_renews_caches_and_keeps_the_rest(name, mode):
     algorithm = KERNELS[name](log_gamma, alpha=0.7, history_every=2, **MODES[mode])
     state = algorithm.init(jnp.ones(2), jax.random.key(1))
+    step = jax.jit(algorithm.step)
     for n in range(3):  # the third step begins with a new theta, and ends before the next
         before = state
-        state, _ = algorithm.step(jax.random.key(n), state)
+        state, _ = step(jax.random.key(n), state)
     bent = MODES[mode]["surrogate"].bend(log_gamma)
     u = before.theta
     value, gradient = jax.value_and_grad(bent)(state.inner_state.position, u, before.alpha)
@@ -439,15 +448,17 @@ def test_options_may_be_traced():
         return jax.lax.scan(one, algorithm.init(jnp.ones(2)), keys)[0].position
 
     for mode in ("tilt", "shift"):
-        scales = jnp.array([0.5, 1.0])
+        scales = jnp.array([0.5])
         together = jax.jit(jax.vmap(functools.partial(final, mode=mode)))(scales)
         for scale, position in zip(scales, together, strict=True):
             np.testing.assert_allclose(final(float(scale), mode), position, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("alpha", [0.5, srmc.watched(0.5, limit=0.1)], ids=["fixed", "hot"])
+@pytest.mark.parametrize(
+    ("alpha", "mode"),
+    [*((0.5, mode) for mode in MODES), (srmc.watched(0.5, limit=0.1), "shift-moving")],
+)
 def test_wrappers_stack(mode, alpha):
     """Repelling a plain wrapper is repelling what it wraps."""
     wrapped = lambda f, step_size: srmc.mala(f, step_size, alpha=0.0)
@@ -466,8 +477,16 @@ def test_wrappers_stack(mode, alpha):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("inner_mode", MODES)
-@pytest.mark.parametrize("outer_mode", MODES)
+@pytest.mark.parametrize(
+    ("inner_mode", "outer_mode"),
+    [
+        ("tilt", "tilt"),
+        ("tilt", "shift-fixed"),
+        ("shift-fixed", "shift-moving"),
+        ("shift-moving", "tilt"),
+        ("shift-moving", "shift-moving"),
+    ],
+)
 def test_a_repelled_kernel_inside_a_repelled_kernel_is_scored_right(inner_mode, outer_mode):
     """What the innermost kernel has cached is the density that is bent by both, as they are."""
     inner_options = {"alpha": 0.7, "history_every": 3, **MODES[inner_mode]}

@@ -4,13 +4,13 @@ import json
 import logging
 from types import SimpleNamespace
 
+import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import srmc
-from srmc._extras import import_arviz
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CITIES = ["london", "paris", "rome", "oslo"]
@@ -99,7 +99,7 @@ def test_dims_coords_and_data_reach_arviz(run):
 def test_rows_have_the_names_of_coordinates(run):
     summary = run.result.summary()
     assert "effects[rome,slope]" in summary.index
-    table = import_arviz().summary(run.trace, var_names=["effects"])
+    table = arviz.summary(run.trace, var_names=["effects"])
     assert "effects[rome, slope]" in table.index
     mean = float(run.trace["posterior"]["effects"].sel(city="rome", effect="slope").mean())
     assert summary.loc["effects[rome,slope]", "mean"] == pytest.approx(mean, abs=1e-5)
@@ -127,7 +127,6 @@ def test_predictions_keep_the_effects(run, caplog):
 
 
 def test_the_log_likelihood_is_that_of_the_draws(run):
-    arviz = import_arviz()
     effects, sigma = (run.trace["posterior"][k].values for k in ("effects", "sigma"))
     off = (Y - effects[..., CITY, 0] - effects[..., CITY, 1] * X) / sigma[..., None]
     exact = -0.5 * off**2 - np.log(sigma)[..., None] - 0.5 * np.log(2 * np.pi)
@@ -146,7 +145,7 @@ def test_energies_are_those_of_the_plain_chain(run):
     assert np.all(kinetic > 0)
     assert np.mean(kinetic) == pytest.approx(dim / 2, rel=0.15)
     found = srmc.metrics.bfmi(run.result.stats["energy"])
-    known = import_arviz().bfmi(run.trace)
+    known = arviz.bfmi(run.trace)
     known = known if isinstance(known, np.ndarray) else known["energy"].values
     np.testing.assert_allclose(known, found, rtol=0.01)
 

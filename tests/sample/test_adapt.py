@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 
 import srmc
 from helpers import MEAN, SHAPES, VARIANCE, log_gamma, run
-from srmc.sample.tune import Continuous
+from srmc.sample.tune import Continuous, adapt
 from srmc.sample.tune.kernels import KERNELS
 
 
@@ -90,6 +92,26 @@ CORRELATED = np.linalg.inv(0.98 * np.ones((3, 3)) + 0.02 * np.eye(3)).astype(np.
 
 def correlated(x):
     return -0.5 * x @ CORRELATED @ x
+
+
+def test_metrics_of_low_rank_are_found_one_chain_at_a_time(monkeypatch):
+    """Decompositions of several matrices at once, in a program of BlackJAX's, hang on one core."""
+    sizes, program = [], adapt._window_program
+
+    def noting(*args):
+        def run(*given):
+            text = str(jax.make_jaxpr(program(*args))(*given))
+            sizes.extend(re.findall(r":f32\[([\d,]*)\] = (?:svd|eigh|qr)\[", text))
+            raise InterruptedError
+
+        return run
+
+    monkeypatch.setattr(adapt, "_window_program", noting)
+    tuner = Continuous("nuts", metric="low_rank")
+    with pytest.raises(InterruptedError):
+        tuner.adapt(correlated, jax.random.key(0), jnp.zeros((4, 3)), 100)
+    assert sizes
+    assert max(size.count(",") for size in sizes) <= 1
 
 
 def test_metrics_with_correlations_allow_longer_steps(tmp_path):

@@ -29,7 +29,7 @@ def test_a_cold_target_does_no_harm():
     assert row["errors"]["pair"]["ratio"] < 1.15
 
 
-@pytest.mark.parametrize("kernel", ["dlp", "dlmc", "path_auxiliary"])
+@pytest.mark.parametrize("kernel", ["dlp", "acs", "dlmc", "path_auxiliary"])
 def test_the_acceptance_rate_sets_the_step_or_the_length(kernel):
     starts = jnp.zeros((8, 16))
     tuner = Discrete(kernel, COLD.space)

@@ -15,7 +15,6 @@ import pytest
 
 import srmc
 from helpers import log_gamma
-from srmc._files import write_json
 from srmc.sample import checkpoint as checkpoints
 from srmc.sample.lock import Lock
 
@@ -88,11 +87,12 @@ def test_a_run_holds_its_folder_to_its_end_only(tmp_path, monkeypatch):
 
 
 def test_what_locks_cannot_tell_is_said(tmp_path, monkeypatch):
-    write_json(tmp_path / "holder.json", {"host": "elsewhere", "process": 7, "since": "noon"})
+    theirs = {"host": "elsewhere", "process": 7, "since": "noon"}
+    (tmp_path / "holder.json").write_text(json.dumps(theirs))
     with pytest.warns(UserWarning, match="without an end by process 7 on elsewhere, since noon"):
         lock = Lock(tmp_path)
     theirs = {"host": "elsewhere", "process": 8, "since": "one"}
-    write_json(tmp_path / "holder.json", theirs)
+    (tmp_path / "holder.json").write_text(json.dumps(theirs))
     lock.release()
     assert json.loads((tmp_path / "holder.json").read_text())["process"] == 8
 
@@ -146,7 +146,7 @@ def test_a_folder_of_another_run_under_the_same_name_is_not_written_to(tmp_path,
         shutil.rmtree(folder)
         folder.mkdir()
         for name in ("run.json", "holder.json"):
-            write_json(folder / name, {"process": -1})
+            (folder / name).write_text(json.dumps({"process": -1}))
 
     monkeypatch.setattr(checkpoints.Checkpoint, "save", replaced)
     options = QUICK | {"checkpoint": folder, "checkpoint_seconds": 1e-9}

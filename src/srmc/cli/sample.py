@@ -23,7 +23,7 @@ from srmc.cli.terminal import caution, complaints, console, fail, find_model, tr
 from srmc.results import tables
 from srmc.sample.tune.kernels import KERNELS
 
-SEALED = "# The last line is a checksum.\n"  # the first line of a file that must have one
+SEALED = "# The last line is a checksum.\n"  # first line of a file that ends with a checksum
 # Options that are left out of the file that repeats a run.
 LEFT_OUT = ("context", "config", "as_json", "checkpoint", "resume")
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 import srmc
-from srmc._files import check_seal, seal, write_whole
+from srmc._files import check_netcdf, seal_netcdf, write_whole
 from srmc.cli.terminal import caution, console, fail, load_file
 from srmc.results import tables
 from srmc.targets import BUILT_IN, Moments
@@ -98,7 +98,7 @@ def improve(
 
 def _write(trace: Any, path: Path) -> None:
     trace.to_netcdf(path, engine="h5netcdf")
-    seal(path)
+    seal_netcdf(path)
 
 
 def _read(path: Path) -> Any:
@@ -107,7 +107,7 @@ def _read(path: Path) -> Any:
 
     if not path.is_file():
         raise ValueError(f"trace must be a file, got {path}")
-    check_seal(path, "put back a copy of it")
+    check_netcdf(path, "put back a copy of it")
     try:
         with xarray.open_datatree(path, engine="h5netcdf") as found:
             tree = found.load()

@@ -1,246 +1,188 @@
-"""Fit a triangular map to scores: the Fisher divergence to a standard normal, and L-BFGS.
+"""Fit a triangular map to scores, by Gauss-Newton steps.
 
-In standardised coordinates z, with the modulators h = z[:q] first,
+The loss is the mean of bound log(1 + |r|^2 / bound), r = s_u + u, which is a weighted sum of
+squares near each map. A step solves
 
-    u = (z - m(h)) exp(-l(h)),
-    t = log_scale + clip(slopes h),    l = t + log(w) / 2,    w = 1 / (1 + exp(2 (t - limit))),
-    m = anchor + w (p - anchor),       p = shift + linear h + h' quadratic h.
+    (J' W J + ridge + damping D) step = -gradient
 
-The conditional precision exp(-2 l) is exp(-2 t) + exp(-2 limit), and m weighs p and the anchor by
-their parts of it: the map of a normal hierarchy, whose prior (p, t) depends on h, and whose
-likelihood (anchor, limit) does not. Far limits leave m = p and l = t.
-
-The score of u follows from that of z, s: with y = z - m and J = du/dz,
-
-    s_u = J^-T (s + grad log det dz/du) = exp(l) v,
-    v_k = s_k                                                                 below the modulators,
-    v_j = s_j + sum_k [v_k dm_k/dh_j + (v_k y_k + 1) dl_k/dh_j]               for modulator j,
-
-from the last modulator to the first. With T = dt/dh_j and P = dp/dh_j, dl/dh_j = w T and
-dm/dh_j = w (P - 2 (1 - w) (p - anchor) T). A row k of a modulator depends on earlier ones only.
+by conjugate gradients. J and J' are products by hand. The residual of a coordinate that is no
+modulator depends on its own row of weights, and the parts of a modulator's residual that depend on
+different rows are nearly orthogonal. The blocks of single rows thus precondition the system well.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
-from scipy.special import expit
 
 from srmc.coordinates import rule
-from srmc.types import Float, Int
+from srmc.coordinates.triangular import Mapped, Slopes, Weights, divergence, mapped
+from srmc.types import Float
+
+Rows = Float[np.ndarray, "n d"]
+Matrix = Float[np.ndarray, "d p"]
+BLOCK = 2**22  # numbers in the Jacobians that are formed at a time
 
 
-class Weights(NamedTuple):
-    """The numbers of the map of d coordinates, the q modulators first."""
+def fit(z: Rows, s: Rows, start: Weights, steps: int) -> Weights:
+    """The weights of least divergence, from `start`, by at most `steps` steps."""
+    ridge = np.where(np.arange(start.matrix.shape[1]) < 4, 0, rule.RIDGE)
+    now, damping = Near.of(start, z, s), rule.DAMPING
+    loss = now.loss(ridge)
+    for _ in range(steps):
+        step = now.step(ridge, damping)
+        with np.errstate(all="ignore"):
+            tried = Near.of(start.like(now.weights.matrix + step), z, s)
+            new = tried.loss(ridge)
+        if new < loss:
+            gain, loss, now, damping = loss - new, new, tried, damping / 5
+            if gain < rule.ENOUGH * (loss + rule.WORTH):
+                break
+        elif damping > rule.MOST_DAMPING:
+            break
+        else:
+            damping *= 8
+    return now.weights
 
-    shift: Float[np.ndarray, " d"]
-    log_scale: Float[np.ndarray, " d"]
-    anchor: Float[np.ndarray, " d"]
-    limit: Float[np.ndarray, " d"]
-    linear: Float[np.ndarray, "d q"]
-    slopes: Float[np.ndarray, "d q"]
-    quadratic: Float[np.ndarray, "d q q"]
+
+class Near(NamedTuple):
+    """Residuals r at weights, and their derivatives by these."""
+
+    weights: Weights
+    h: Float[np.ndarray, "n q"]
+    at: Mapped
+    by: list[Slopes]
+    residual: Rows
+    importance: Float[np.ndarray, "n 1"]
 
     @classmethod
-    def none(cls, d: int, q: int) -> "Weights":
-        """The identity."""
-        zeros = np.zeros(d)
-        limit = np.full(d, rule.NO_LIMIT)
-        sides = np.zeros((d, q)), np.zeros((d, q)), np.zeros((d, q, q))
-        return cls(zeros, zeros, zeros, limit, *sides)
+    def of(cls, w: Weights, z: Rows, s: Rows) -> "Near":
+        """The residuals of draws z with scores s."""
+        h, at = z[:, : w.linear.shape[1]], mapped(w, z, s)
+        r = at.score + at.u
+        share = np.sum(r**2, axis=1, keepdims=True) / (rule.SHARE * z.shape[1])
+        by = [at.map.slopes(w, h, j) for j in range(h.shape[1])]
+        return cls(w, h, at, by, r, 2 / len(z) / (1 + share))
 
-    @property
-    def limited(self) -> "Weights":
-        """Weights from which limits can be found; far ones have no gradient."""
-        return self._replace(limit=self.log_scale + rule.LIMIT, anchor=self.shift)
+    def loss(self, ridge: Float[np.ndarray, " p"]) -> float:
+        """The divergence, with a ridge."""
+        loss = divergence(self.at.u, self.at.score)
+        return loss + 0.5 * float(np.sum(ridge * self.weights.matrix**2))
 
-    @property
-    def flat(self) -> Float[np.ndarray, " parameter"]:
-        return np.concatenate([part.ravel() for part in self])
+    def step(self, ridge: Float[np.ndarray, " p"], damping: float) -> Matrix:
+        """A damped Gauss-Newton step."""
+        blocks = self.blocks()
+        extra = ridge + damping * (blocks.diagonal(axis1=1, axis2=2) + rule.FLOOR)
+        inverse = np.linalg.inv(blocks + extra[:, None] * np.eye(extra.shape[1]))
 
-    def like(self, flat: Float[np.ndarray, " parameter"]) -> "Weights":
-        """Weights of these shapes from a vector."""
-        ends = np.cumsum([part.size for part in self])[:-1]
-        parts = zip(np.split(flat, ends), self, strict=True)
-        return Weights(*(new.reshape(old.shape) for new, old in parts))
+        def product(way: Matrix) -> Matrix:
+            pushed = self.push(self.weights.like(way))
+            return self.pull(self.importance * pushed) + extra * way
 
-    def rows(self, chosen: slice | Int[np.ndarray, " k"]) -> "Weights":
-        """The weights of some coordinates."""
-        return Weights(*(part[chosen] for part in self))
-
-    def masked(self) -> "Weights":
-        """The weights that a triangular map may have: a modulator depends on earlier ones."""
-        q = self.linear.shape[1]
-        after = np.ones_like(self.linear)
-        after[:q] = np.tri(q, k=-1)
-        both = after[:, :, None] * after[:, None, :]
-        quadratic = (self.quadratic + np.swapaxes(self.quadratic, 1, 2)) / 2
-        return self._replace(
-            linear=self.linear * after, slopes=self.slopes * after, quadratic=quadratic * both
+        gradient = self.pull(self.importance * self.residual) + ridge * self.weights.matrix
+        return conjugate_gradients(
+            product, lambda way: np.einsum("kab,kb->ka", inverse, way), -gradient
         )
 
+    def push(self, way: Weights) -> Rows:
+        """The derivative of the residuals in a direction of the weights."""
+        w, h, at = self.weights, self.h, self.at.map
+        y, v, part, rest = self.at.y, self.at.v, at.part, 1 - at.part
+        turn = h @ way.slopes.T
+        t = way.log_scale + at.clipped.slope * turn
+        gap = way.shift - way.anchor + h @ way.linear.T
+        for j in range(h.shape[1]):
+            gap += h[:, j : j + 1] * (h @ way.quadratic[:, j].T)
+        d_part = 2 * part * rest * (way.limit - t)
+        d_location = way.anchor + part * gap + at.gap * d_part
+        d_log_scale = part * t + rest * way.limit
+        d_v = np.zeros_like(v)
+        for j, by in reversed(list(enumerate(self.by))):
+            prior = way.linear[:, j] + 2 * h @ way.quadratic[:, j].T
+            log_prior = (
+                at.clipped.slope * way.slopes[:, j] + at.clipped.bend * w.slopes[:, j] * turn
+            )
+            bent = gap * by.log_prior + at.gap * log_prior
+            location = part * (prior - 2 * rest * bent)
+            location += d_part * (by.prior - 2 * (rest - part) * at.gap * by.log_prior)
+            log_scale = d_part * by.log_prior + part * log_prior
+            terms = d_v * (by.location + y * by.log_scale) + (v * y + 1) * log_scale
+            terms += v * (location - d_location * by.log_scale)
+            d_v[:, j] += np.sum(terms, axis=1)
+        pushed: Rows = (self.at.score - self.at.u) * d_log_scale
+        return pushed + at.scale * d_v - d_location / at.scale
 
-class Clip(NamedTuple):
-    """A bounded function of a log scale, linear up to CLIP - 1, and its two derivatives."""
+    def pull(self, dr: Rows) -> Matrix:
+        """The derivative by the weights of a sum of residuals times `dr`."""
+        w, h, at = self.weights, self.h, self.at.map
+        y, v, part, rest = self.at.y, self.at.v, at.part, 1 - at.part
+        dv, dy, dl = at.scale * dr, dr / at.scale, (self.at.score - self.at.u) * dr
+        d_linear, d_slopes, d_quadratic = (np.zeros_like(side) for side in w[4:])
+        d_turn, d_part, d_gap = (np.zeros_like(y) for _ in range(3))
+        for j, by in enumerate(self.by):
+            dv_j = dv[:, j : j + 1].copy()
+            d_location, d_log_scale = dv_j * v, dv_j * (v * y + 1)
+            dv += dv_j * (by.location + y * by.log_scale)
+            dy += d_location * by.log_scale
+            d_prior = d_location * part
+            d_linear[:, j] += d_prior.sum(axis=0)
+            d_quadratic[:, j] += 2 * d_prior.T @ h
+            d_log_prior = d_log_scale * part - 2 * d_prior * rest * at.gap
+            d_slopes[:, j] += np.sum(d_log_prior * at.clipped.slope, axis=0)
+            d_turn += d_log_prior * at.clipped.bend * w.slopes[:, j]
+            d_part += d_log_scale * by.log_prior
+            d_part += d_location * (by.prior - 2 * (rest - part) * at.gap * by.log_prior)
+            d_gap -= 2 * d_prior * rest * by.log_prior
+        d_part -= dy * at.gap
+        d_gap -= dy * part
+        d_limit = dl * rest + 2 * d_part * part * rest
+        d_t = dl - d_limit
+        d_turn += d_t * at.clipped.slope
+        d_slopes += d_turn.T @ h
+        d_linear += d_gap.T @ h
+        for j in range(h.shape[1]):
+            d_quadratic[:, j] += (d_gap * h[:, j : j + 1]).T @ h
+        shift, log_scale, anchor, limit = np.sum([d_gap, d_t, -dy - d_gap, d_limit], axis=1)
+        sides = d_linear, d_slopes, d_quadratic
+        return Weights(shift, log_scale, anchor, limit, *sides).masked().matrix
 
-    value: Float[np.ndarray, "n d"]
-    slope: Float[np.ndarray, "n d"]
-    bend: Float[np.ndarray, "n d"]
-
-
-def clip(x: Float[np.ndarray, "n d"]) -> Clip:
-    """The C1 clip: the slope falls from 1 to 0 as |x| goes from CLIP - 1 to CLIP + 1."""
-    size = np.abs(x)
-    slope = np.clip((rule.CLIP + 1 - size) / 2, 0, 1)
-    beyond = np.clip(size - (rule.CLIP - 1), 0, 2)
-    value = np.sign(x) * (np.minimum(size, rule.CLIP - 1) + beyond - beyond**2 / 4)
-    bend = np.where((slope > 0) & (slope < 1), -np.sign(x) / 2, 0.0)
-    return Clip(value, slope, bend)
-
-
-class Map(NamedTuple):
-    """Locations and scales of rows, and what their derivatives need."""
-
-    gap: Float[np.ndarray, "n d"]
-    part: Float[np.ndarray, "n d"]
-    location: Float[np.ndarray, "n d"]
-    scale: Float[np.ndarray, "n d"]
-    clipped: Clip
-
-    def slopes(self, w: Weights, h: Float[np.ndarray, "n q"], j: int) -> "Slopes":
-        """The derivatives by modulator j."""
-        prior = w.linear[:, j] + 2 * h @ w.quadratic[:, j].T
-        log_prior = self.clipped.slope * w.slopes[:, j]
-        location = self.part * (prior - 2 * (1 - self.part) * self.gap * log_prior)
-        return Slopes(prior, log_prior, location, self.part * log_prior)
-
-
-class Slopes(NamedTuple):
-    """Derivatives by a modulator: P, T, and those of the location and the log scale."""
-
-    prior: Float[np.ndarray, "n d"]
-    log_prior: Float[np.ndarray, "n d"]
-    location: Float[np.ndarray, "n d"]
-    log_scale: Float[np.ndarray, "n d"]
-
-
-def placed(w: Weights, h: Float[np.ndarray, "n q"]) -> Map:
-    """The locations and scales at modulators h."""
-    gap = w.shift - w.anchor + h @ w.linear.T
-    for j in range(h.shape[1]):
-        gap += h[:, j : j + 1] * (h @ w.quadratic[:, j].T)
-    clipped = clip(h @ w.slopes.T)
-    t = w.log_scale + clipped.value
-    part = expit(2 * (w.limit - t))
-    return Map(gap, part, w.anchor + part * gap, np.exp(t) * np.sqrt(part), clipped)
-
-
-class Mapped(NamedTuple):
-    """Draws and scores in u, and what the gradient of their divergence needs."""
-
-    u: Float[np.ndarray, "n d"]
-    score: Float[np.ndarray, "n d"]
-    y: Float[np.ndarray, "n d"]
-    v: Float[np.ndarray, "n d"]
-    map: Map
-
-
-def mapped(w: Weights, z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> Mapped:
-    """The draws z and their scores in the coordinates of the map."""
-    q = w.linear.shape[1]
-    h = z[:, :q]
-    at = placed(w, h)
-    y, v = z - at.location, s.copy()
-    for j in range(q)[::-1]:
-        by = at.slopes(w, h, j)
-        v[:, j] += np.sum(v * by.location + (v * y + 1) * by.log_scale, axis=1)
-    return Mapped(y / at.scale, at.scale * v, y, v, at)
-
-
-def unmapped(w: Weights, u: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """The draws z from u: the modulators one after the other, then the other coordinates."""
-    q = w.linear.shape[1]
-    h = np.zeros((len(u), q))
-    for k in range(q):
-        own = placed(w.rows(slice(k, k + 1)), h)
-        h[:, k] = (own.location + u[:, k : k + 1] * own.scale)[:, 0]
-    at = placed(w, h)
-    z: np.ndarray = at.location + u * at.scale
-    return z
+    def blocks(self) -> Float[np.ndarray, "d p p"]:
+        """J' W J of each row's own weights and residual alone."""
+        q, (d, p) = self.h.shape[1], self.weights.matrix.shape
+        at, both = self.at.map, self.at.score - self.at.u
+        rest, root = 1 - at.part, np.sqrt(self.importance)
+        bent = 2 * at.part * rest * at.gap / at.scale
+        prior, log_prior = -at.part / at.scale, both * at.part + bent
+        sides = prior, log_prior, -rest / at.scale, both * rest - bent
+        h = self.h[:, None]
+        square = (self.h[:, :, None] * h).reshape(-1, 1, q * q)
+        free = Weights(*(np.ones_like(part) for part in self.weights)).masked().matrix > 0
+        found = np.empty((d, p, p))
+        width = max(1, BLOCK // (len(h) * p))
+        for first in range(0, d, width):
+            k = slice(first, first + width)
+            own = [(root * side)[:, k, None] for side in sides]
+            slopes = own[1] * at.clipped.slope[:, k, None] * h
+            jacobian = np.concatenate([*own, own[0] * h, slopes, own[0] * square], axis=2)
+            jacobian = np.swapaxes(jacobian * free[k], 0, 1)
+            found[k] = np.swapaxes(jacobian, 1, 2) @ jacobian
+        return found
 
 
-def divergence(
-    u: Float[np.ndarray, "n d"], score: Float[np.ndarray, "n d"]
-) -> Float[np.ndarray, ""]:
-    """The Fisher divergence to a standard normal, each draw's share bounded softly."""
-    bound = rule.SHARE * u.shape[1]
-    share = np.sum((score + u) ** 2, axis=1)
-    found: Float[np.ndarray, ""] = bound * np.mean(np.log1p(share / bound))
-    return found
-
-
-def _loss(
-    flat: Float[np.ndarray, " parameter"],
-    like: Weights,
-    z: Float[np.ndarray, "n d"],
-    s: Float[np.ndarray, "n d"],
-) -> tuple[float, Float[np.ndarray, " parameter"]]:
-    """The divergence with a ridge, and its gradient."""
-    w = like.like(flat)
-    n, d = z.shape
-    q = w.linear.shape[1]
-    h, at = z[:, :q], mapped(w, z, s)
-    r = at.score + at.u
-    share, bound = np.sum(r**2, axis=1), rule.SHARE * d
-    loss = bound * np.mean(np.log1p(share / bound))
-    dr = r * (2 / n / (1 + share / bound))[:, None]
-    dv, dy, dl = at.map.scale * dr, dr / at.map.scale, (at.score - at.u) * dr
-    d_linear, d_slopes, d_quadratic = (np.zeros_like(part) for part in w[4:])
-    _, part, _, _, clipped = at.map
-    gap, rest, twist = at.map.gap, 1 - part, at.v * at.y + 1
-    d_clip, d_part, d_gap = (np.zeros_like(z) for _ in range(3))
-    for j in range(q):
-        by = at.map.slopes(w, h, j)
-        dv_j = dv[:, j : j + 1].copy()
-        d_location, d_log_scale = dv_j * at.v, dv_j * twist
-        dv += dv_j * (by.location + at.y * by.log_scale)
-        dy += d_location * by.log_scale
-        d_prior = d_location * part
-        d_linear[:, j] += d_prior.sum(axis=0)
-        d_quadratic[:, j] += 2 * d_prior.T @ h
-        d_log_prior = d_log_scale * part - 2 * d_prior * rest * gap
-        d_slopes[:, j] += np.sum(d_log_prior * clipped.slope, axis=0)
-        d_clip += d_log_prior * clipped.bend * w.slopes[:, j]
-        bent = gap * by.log_prior
-        d_part += d_log_scale * by.log_prior
-        d_part += d_location * (by.prior - 2 * (rest - part) * bent)
-        d_gap -= 2 * d_prior * rest * by.log_prior
-    d_part -= dy * gap
-    d_gap -= dy * part
-    d_limit = dl * rest + 2 * d_part * part * rest
-    d_log = dl - d_limit  # by t
-    d_clip += d_log * clipped.slope
-    d_slopes += d_clip.T @ h
-    d_linear += d_gap.T @ h
-    for j in range(q):
-        d_quadratic[:, j] += (d_gap * h[:, j : j + 1]).T @ h
-    shift, log_scale, anchor, limit = np.sum([d_gap, d_log, -dy - d_gap, d_limit], axis=1)
-    sides = d_linear, d_slopes, d_quadratic
-    gradient = Weights(shift, log_scale, anchor, limit, *sides).masked()
-    ridge = rule.RIDGE * np.concatenate([np.zeros(4 * d), flat[4 * d :]])
-    return float(loss + 0.5 * ridge @ flat), gradient.flat + ridge
-
-
-def fit(
-    z: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"], start: Weights, steps: int
-) -> Weights:
-    """The weights of least divergence, from `start`."""
-    found = scipy.optimize.minimize(
-        _loss,
-        start.flat,
-        args=(start, z, s),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 20, "ftol": 1e-4, "gtol": 1e-6},
-    )
-    return start.like(found.x).masked()
+def conjugate_gradients(
+    product: Callable[[Matrix], Matrix], precondition: Callable[[Matrix], Matrix], right: Matrix
+) -> Matrix:
+    """The solution of `product(x) = right`, precise enough for a Gauss-Newton step."""
+    x, left = np.zeros_like(right), right
+    z = way = precondition(left)
+    first = size = np.vdot(left, z)
+    for _ in range(rule.PRODUCTS):
+        turned = product(way)
+        length = size / max(np.vdot(way, turned), 1e-300)
+        x, left = x + length * way, left - length * turned
+        z = precondition(left)
+        before, size = size, np.vdot(left, z)
+        if not size > rule.PRECISION * first:
+            break
+        way = z + size / before * way
+    return x

@@ -5,9 +5,9 @@ import numpy as np
 
 from srmc._checks import as_numbers
 from srmc.coordinates import rule
-from srmc.coordinates.fit import mapped
 from srmc.coordinates.learned import Coordinates, identity
 from srmc.coordinates.order import Found, Rows, search, whitened
+from srmc.coordinates.triangular import mapped
 from srmc.types import ArrayLike, Float
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc.coordinates import rule
-from srmc.coordinates.fit import Mapped, Weights, divergence, fit, mapped
+from srmc.coordinates.fit import fit
+from srmc.coordinates.triangular import Mapped, Weights, divergence, mapped
 from srmc.coordinates.whiten import Coordinates, whiten
 from srmc.types import Float, Int
 
@@ -54,12 +55,12 @@ def whitened(fitted: Rows, held: Rows) -> float:
     """
     x, s = fitted
     dense = x.shape[1] <= min(rule.DENSE_UP_TO, len(x) // 2)
-    plain = float(divergence(*held))
+    plain = divergence(*held)
     wide = whiten(x, s, dense=dense)
     shares = np.sum(np.add(*_white(wide, fitted)) ** 2, axis=1)
     inner = shares <= np.quantile(shares, rule.INNER)
     narrow = whiten(x[inner], s[inner], dense=dense)
-    return min(plain, *(float(divergence(*_white(at, held))) for at in (wide, narrow)))
+    return min(plain, *(divergence(*_white(at, held)) for at in (wide, narrow)))
 
 
 def _white(at: Coordinates, rows: Rows) -> Rows:

@@ -1,8 +1,8 @@
 """The constants of learned coordinates, each with the reason for it."""
 
-CLIP = 5.0
-"""Bound on what modulators add to a log scale, which is linear up to 4. Beyond it, a tail that no
-draw has seen stays as heavy as it is. On a funnel of scale 3, 4 is where 99.2% of its mass ends."""
+CLIP = 8.0
+"""Bound on what modulators add to a log scale, which is linear up to 7. Beyond it, a tail that no
+draw has seen stays as heavy as it is. On a funnel of scale 3, 7 is 4.7 standard deviations away."""
 
 NO_LIMIT = 20.0
 """A limit of log scales that has no effect, nor any gradient."""
@@ -14,8 +14,17 @@ SHARE = 4.0
 """A draw's share of the Fisher divergence is bounded softly at this many times the dimension; in
 the neck of a funnel, a share is else thousands of times the mean."""
 
-RIDGE = 1e-3
-"""Ridge of the weights; other values were not compared."""
+RIDGE = 1e-5
+"""Ridge of the weights."""
+
+DAMPING, MOST_DAMPING, FLOOR = 1e-2, 1e6, 1e-2
+"""The damping of a first step, in units of the diagonal plus FLOOR; above the most, a fit ends."""
+
+PRODUCTS, PRECISION = 20, 1e-3
+"""Bounds on a Gauss-Newton step: products with the matrix, and the squared error that is left."""
+
+ENOUGH = 1e-3
+"""A fit ends if a step lowers the divergence by less than this share."""
 
 FULL_UP_TO = 16
 """Dimensions up to which every coordinate may modulate later ones."""
@@ -30,13 +39,13 @@ weights far better than needed, since each has 100 scores."""
 DRAWS = (128, 1024)
 """Bounds on the draws that are fitted."""
 
-STEPS = (40, 100)
-"""Iterations of L-BFGS at most, to compare candidates, and for the map that is chosen."""
+STEPS = (6, 20)
+"""Gauss-Newton steps at most, to compare candidates, and for the map that is chosen."""
 
 BETTER = 0.9
 """A further modulator is taken if the held-out divergence falls below this share of what it was."""
 
-PRECISE = 0.02
+PRECISE = 0.01
 """No further modulator is tried once this share of the divergence is left."""
 
 WORTH = 0.5

@@ -7,6 +7,7 @@ from srmc.kernels import plain
 from srmc.kernels.ais import AISResult
 from srmc.kernels.discrete.changes import SiteDifferences
 from srmc.kernels.discrete.space import Space
+from srmc.kernels.mixed import mixed
 from srmc.kernels.tempering import TemperingInfo, TemperingState, find_temperatures
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "TemperingInfo",
     "TemperingState",
     "find_temperatures",
+    "mixed",
     "plain",
 ]

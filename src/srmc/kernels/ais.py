@@ -28,7 +28,7 @@ class AISResult(NamedTuple):
     """The outcome of annealing.
 
     log_normalizer, error
-        The log normalising constant of the target, given that of the base, and its standard error.
+        The log normalising constant of the target and its standard error.
     samples, log_weights
         The last states of the particles, and their weights.
     effective_sample_size

@@ -297,6 +297,22 @@ def dlp(
     return repel(plain.dlp, logdensity_fn, space, step_size, adjusted, **options)
 
 
+def acs(
+    logdensity_fn: LogDensity,
+    space: Space,
+    step_size: ArrayLike,
+    period: int = 8,
+    span: ArrayLike = 4.0,
+    **options: Any,
+) -> SamplingAlgorithm:
+    """Repelled DLP by automatic cyclical scheduling: long steps to explore, then short ones.
+
+    Of each `period` steps the first is `span` times as long as `step_size`, and the last as many
+    times shorter; the share of the gradient in a proposal follows from the step.
+    """
+    return repel(plain.acs, logdensity_fn, space, step_size, period, span, **options)
+
+
 def path_auxiliary(
     logdensity_fn: LogDensity,
     space: Space,

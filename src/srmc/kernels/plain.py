@@ -1,6 +1,7 @@
 """Base kernels in BlackJAX's form: those that BlackJAX lacks, and its MALA."""
 
 from srmc.kernels.discrete import (
+    acs,
     block_gibbs,
     dlmc,
     dlp,
@@ -13,6 +14,7 @@ from srmc.kernels.discrete import (
 from srmc.kernels.langevin import mala, ula, uld
 
 __all__ = [
+    "acs",
     "block_gibbs",
     "dlmc",
     "dlp",

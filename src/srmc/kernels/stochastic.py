@@ -85,7 +85,7 @@ def sgld(score_fn: MinibatchScore, step_size: StepSize, **options: Any) -> Sampl
     -------
     A `SamplingAlgorithm` with `init(position, rng_key=None, theta=None)` and
     `step(rng_key, state, minibatch)`; see `RepelState` and `RepelInfo`. With `alpha=0` the step
-    is that of `blackjax.sgld`.
+    equals `blackjax.sgld`.
     """
     integrate = diffusions.overdamped_langevin()
 
@@ -103,7 +103,7 @@ def sghmc(
     """Repelled stochastic gradient HMC: x + eta p, then p + eta (s(x) - friction p) + noise.
 
     The noise has variance 2 friction eta. The momentum, of unit mass, is kept from step to step;
-    `init` draws it if it is given a key. Arguments are those of `srmc.sgld`.
+    `init` draws it if it is given a key. The other arguments are documented in `srmc.sgld`.
     """
     check_number("friction", friction, above=0.0)
     integrate = diffusions.sghmc(alpha=friction)

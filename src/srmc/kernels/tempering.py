@@ -177,7 +177,7 @@ def tempering(
 
     Returns
     -------
-    A `SamplingAlgorithm`, whose position is that of the cold chain; see `TemperingState` and
+    A `SamplingAlgorithm`, whose position is the cold chain; see `TemperingState` and
     `TemperingInfo`. `srmc.repel(srmc.tempering, logdensity_fn, temperatures, ...)` repels it.
     """
     check_temperatures(temperatures)

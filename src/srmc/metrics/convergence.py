@@ -11,7 +11,7 @@ from srmc.types import Float, PyTree
 
 Series = Float[np.ndarray, "chain draw k"]
 Columns = Float[np.ndarray, " k"]
-TIMES = 8.0  # autocorrelation times per cosine; for an AR(1) chain the density is then 2% too small
+TIMES = 8.0  # autocorrelation times per cosine; the bias for an AR(1) chain is then -2%
 
 
 def r_hat(draws: PyTree[ArrayLike]) -> PyTree[Float[np.ndarray, "..."]]:

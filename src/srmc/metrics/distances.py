@@ -11,7 +11,7 @@ from srmc._checks import as_numbers, check_number
 from srmc.types import Float
 
 Samples = TypeVar("Samples", bound=Sized)
-NUMBERS_AT_ONCE = 2**22  # bounds the memory of resamples and of tables of distances
+NUMBERS_AT_ONCE = 2**22  # largest number of values in a block of resamples or distances
 NUM_RESAMPLES = 4000
 
 

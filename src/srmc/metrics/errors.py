@@ -205,7 +205,7 @@ def are_stuck(values: Series, within: Columns | None = None) -> Bool[np.ndarray,
 
 
 def effective_size(draws: Series) -> Columns:
-    """The number of independent draws with the same error of the mean; at most that of draws."""
+    """The number of independent draws with the same error of the mean, at most all of them."""
     return size_from(
         draws.var(axis=(0, 1)), _batch_means_error(draws), draws.shape[0] * draws.shape[1]
     )
@@ -225,7 +225,7 @@ def are_events(values: Series) -> Bool[np.ndarray, " k"]:
 
 
 def with_unseen(values: Series, error: Columns, size: float) -> Columns:
-    """Errors of means, where those of probabilities allow for events that were not seen.
+    """Errors of means; for probabilities they account for events that were not observed.
 
     With two events more among `size` independent draws, as in the interval of Agresti and Coull,
     an event that never occurred has an upper limit near 4 / size. An error becomes larger by the

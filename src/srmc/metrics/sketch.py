@@ -6,16 +6,18 @@ import numpy as np
 
 from srmc.types import Float
 
-LEVELS = (1 - np.cos(np.pi * np.arange(65) / 64)) / 2  # of a chain's quantiles, dense in the tails
+LEVELS = (
+    1 - np.cos(np.pi * np.arange(65) / 64)
+) / 2  # levels of stored quantiles, dense in the tails
 
 
 def pooled_quantiles(
     chains: Float[np.ndarray, "chain level k"], levels: Sequence[float]
 ) -> tuple[Float[np.ndarray, "q k"], Float[np.ndarray, "q k"]]:
-    """Quantiles of all chains from those of each at `LEVELS`, and their standard errors.
+    """Pooled quantiles from each chain's quantiles at `LEVELS`, and their standard errors.
 
-    The distribution function of a chain is linear between its quantiles, and that of all is their
-    mean. The errors are those of the chains' spread, NaN if there is one chain.
+    The distribution function of a chain is interpolated between its quantiles, and averaged over
+    chains. The errors come from the spread between chains; they are NaN for one chain.
     """
     count, _, size = chains.shape
     found, errors = np.empty((len(levels), size)), np.full((len(levels), size), np.nan)

@@ -14,11 +14,11 @@ PerRow = Float[np.ndarray, " row"]
 UNSEEN = (
     3  # expected number of draws in a tail that independent draws miss with a probability of 5%
 )
-RELIABLE = 0.7  # shape up to which averages over a practical number of draws have an error
-NO_VARIANCE = 0.5  # shape from which on there is no second moment
-HEAVIEST = 0.95  # largest shape that is assumed; at 1 there is no mean
-FEWEST = 25  # smallest number of values that a tail is fitted to
-FAR = 0.2  # in standard deviations times sqrt(n): the farthest value above which a tail is fitted
+RELIABLE = 0.7  # largest tail shape for which averages have a usable error estimate
+NO_VARIANCE = 0.5  # smallest tail shape without a finite variance
+HEAVIEST = 0.95  # upper bound on the fitted shape; at 1 the mean does not exist
+FEWEST = 25  # smallest number of values in a tail fit
+FAR = 0.2  # a tail is fitted if its farthest value exceeds this times sd sqrt(n)
 
 
 class Tail(NamedTuple):

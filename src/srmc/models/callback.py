@@ -27,7 +27,7 @@ def from_value_and_grad(
         PyTorch, `x = torch.tensor(position, requires_grad=True)` comes first, and `x.grad` last.
     vectorized
         Whether the function takes a batch of positions, along a leading axis, and returns
-        as many values. Otherwise it is called once for each chain.
+        one value for each. Otherwise it is called once for each chain.
 
     Notes
     -----

@@ -17,7 +17,7 @@ from srmc.rebalance.traces import Dataset, values_of
 from srmc.targets import Target
 from srmc.types import Array, Float, Position
 
-CHECKED = 200  # number of draws at which the model must reproduce the trace
+CHECKED = 200  # number of draws at which the model is compared with the trace
 
 Unravel = Callable[[Array], Position]
 Constrain = Callable[[Position], dict[str, Array]]

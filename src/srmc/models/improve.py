@@ -50,8 +50,8 @@ from srmc.repel.target import check_density
 from srmc.types import Float, LogDensity
 
 PLAIN = "posterior_plain"
-ARRAYS = ("variables", "estimates")  # of an improvement, which each variable has in its attributes
-ESTIMATED = 1024  # elements of a variable at most, whose means are regressed
+ARRAYS = ("variables", "estimates")  # fields that are stored as attributes of each variable
+ESTIMATED = 1024  # largest number of elements per variable whose means are regressed
 OF_DRAWS = ("log_likelihood", "log_prior", "posterior_predictive", "unconstrained_posterior")
 Groups = dict[str, Dataset]
 Draws = Float[np.ndarray, "chain draw d"]
@@ -80,7 +80,7 @@ class Improvement(NamedTuple):
         The variables whose estimates get worse on average, if they are made from the moved draws.
         `srmc.summary` makes them from the plain draws.
     coordinates
-        The learned coordinates in which draws were moved, in words; empty if there are none.
+        A description of the learned coordinates in which draws were moved, or an empty string.
     estimates
         The means of each variable that the parameters determine, such as a prediction, one per
         element, and their standard errors, by a regression of the variable itself.

@@ -11,6 +11,7 @@ from srmc._checks import check_option, is_concrete
 from srmc._programs import pinned
 from srmc.kernels.discrete.changes import Differences
 from srmc.kernels.discrete.space import Space
+from srmc.kernels.mixed import check_spaces
 from srmc.models.callback import from_stan, is_stan
 from srmc.models.numpyro import from_numpyro, has_sites
 from srmc.models.problem import Problem, given_labels, name_leaves
@@ -30,7 +31,8 @@ class Model:
     data
         The arguments of a NumPyro model, a tuple or a dictionary.
     space
-        The discrete space of a log density, such as `srmc.Binary()`; a target has its own.
+        The discrete space of a log density, such as `srmc.Binary()`; a target has its own. Or, by
+        name, the spaces of the discrete blocks of a position.
     differences
         The one-site changes of a discrete log density, if there is a cheap way to compute them;
         see `srmc.flip_mh`.
@@ -44,7 +46,7 @@ class Model:
 
     model: Any
     data: Any = None
-    space: Space | None = None
+    space: Space | Mapping[str, Space | None] | None = None
     differences: Differences | None = None
     feature: str | None = None
     dims: Mapping[str, Any] | None = None
@@ -59,7 +61,9 @@ class Model:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
                 raise TypeError(f"{name} must be a dictionary, got {value!r}")
-        if self.space is not None and not isinstance(self.space, Space):
+        if isinstance(self.space, Mapping):
+            check_spaces(self.space)
+        elif self.space is not None and not isinstance(self.space, Space):
             raise TypeError(f"space must be srmc.Binary() or another space, got {self.space!r}")
         if self.differences is not None and not callable(self.differences):
             raise TypeError(f"differences must be a function of a state, got {self.differences!r}")
@@ -68,13 +72,15 @@ class Model:
             raise ValueError("differences are for a discrete space; say which with space")
         if self.space is not None and own is not None and self.space != own:
             raise ValueError(f"space must be that of the target, {own}, got {self.space}")
-        if self.feature is not None and own is None and self.space is None:
+        if self.feature is not None and own is None:
             raise ValueError(f"feature is for discrete spaces, got {self.feature!r} without one")
 
     @property
     def own_space(self) -> Space | None:
         """The discrete space of the model, if it has one."""
-        return self.model.space if isinstance(self.model, Target) else self.space
+        if isinstance(self.model, Target):
+            return self.model.space
+        return self.space if isinstance(self.space, Space) else None
 
     @property
     def own_differences(self) -> Differences | None:
@@ -171,7 +177,7 @@ def _name(model: Any) -> str:
 
 
 def _pinned(density: Any, initial_position: Any) -> Any:
-    """A log density that is known by what it computes where chains start; see `pinned`."""
+    """A log density that is identified by its jaxpr at the start of the chains; see `pinned`."""
     try:
         one = initial_position[0] if isinstance(initial_position, list) else initial_position
         if callable(one):

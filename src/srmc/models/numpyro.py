@@ -103,7 +103,7 @@ def from_numpyro(model: Callable[..., Any], data: Any, start: str | Any) -> Prob
 
 
 def _is_refused(error: Exception) -> bool:
-    """Whether NumPyro raised an error, itself or by what it did with JAX."""
+    """Whether an error was raised in NumPyro or in its calls of JAX."""
     files = [Path(frame.filename).parts for frame in extract_tb(error.__traceback__)]
     return "numpyro" in next(parts for parts in reversed(files) if "jax" not in parts)
 
@@ -150,7 +150,7 @@ def _labels(
 
 
 def _axes(name: str, site: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of a site's axes, those of plates and `event_dims`; empty if there are none."""
+    """The names of a site's axes, from plates and `event_dims`; empty if there are none."""
     shape, plates = jnp.shape(site["value"]), site["cond_indep_stack"]
     events = (site.get("infer") or {}).get("event_dims", ())
     if not plates and not events:
@@ -188,7 +188,7 @@ def _check_continuous(trace: Mapping[str, Any]) -> str:
     return discrete
 
 
-SAME = 1e-4  # largest relative difference of log densities that rounding of data explains
+SAME = 1e-4  # largest relative difference of log densities attributed to rounding of data
 
 
 class Functions(NamedTuple):
@@ -208,8 +208,8 @@ def as_functions(
 ) -> Functions:
     """The functions of a model; `set_up` is NumPyro's own way, for which data are constants.
 
-    That is taken for models that cannot be traced without the values of their data, that sum over
-    discrete variables, or that draw numbers.
+    NumPyro's own way is used for models that cannot be traced without the values of their data,
+    that sum over discrete variables, or that draw random numbers.
     """
     zero = _origin(trace)
     density, values = (
@@ -275,8 +275,8 @@ def _is_as_precise(
 ) -> bool:
     """Whether the model computes the same from data in the precision of JAX.
 
-    A model that subtracts the mean of arrays of NumPy, say, does so in double precision if they are
-    constants, but in that of JAX if they are arguments.
+    For example, a model that subtracts the mean of NumPy arrays does so in double precision if
+    they are constants, and in JAX's precision if they are arguments.
     """
     from numpyro import handlers
     from numpyro.infer.util import compute_log_probs

@@ -1,4 +1,4 @@
-"""PyMC models, and those of Bambi, with the intercepts that Bambi reports."""
+"""PyMC models, and Bambi models with the intercepts that Bambi reports."""
 
 import os
 from collections.abc import Callable
@@ -206,8 +206,8 @@ def is_bambi(model: Any) -> bool:
 def from_bambi(model: Any, start: str | Any) -> Problem:
     """A Bambi model, built if necessary.
 
-    Its PyMC model has the intercepts of centred predictors, and Bambi's traces those of the
-    original predictors.
+    Its PyMC model has the intercepts for centred predictors; Bambi's traces have the intercepts
+    for the original predictors.
     """
     if not model.built:
         model.build()

@@ -149,7 +149,7 @@ def scatter(
     position = _in_one_precision(as_position(position))
     check_density(logdensity_fn, position)
     flat, place = ravel_pytree(position)[0], over_rows(Partial(_placed, logdensity_fn, position))
-    # Random numbers of NumPy, since those of JAX take long to compile.
+    # NumPy's random numbers are used, since JAX's take long to compile.
     rng = np.random.default_rng(np.asarray(jax.random.key_data(rng_key)))
     found, rows = np.zeros(num_chains, bool), np.repeat(np.asarray(flat)[None], num_chains, axis=0)
     for n in range(tries):

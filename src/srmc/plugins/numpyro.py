@@ -21,7 +21,7 @@ from srmc.types import Array, Bool, Float, Int, LogDensity, Position, PRNGKey
 __all__ = ["SRNUTS", "Repelled", "RepelledState"]
 
 ALL_CHAINS = "srmc_chains"
-SETTLED = 0.5  # fraction of warm-up after which draws are used to estimate the scales
+SETTLED = 0.5  # fraction of warm-up that is discarded before scales are estimated
 
 
 class Base(NamedTuple):
@@ -35,7 +35,7 @@ class RepelledState(NamedTuple):
     """The state of `Repelled`; any field may be among the `extra_fields` of `MCMC.run`."""
 
     i: Int[Array, ""]  # number of steps, warm-up included
-    # The draw, and that of the base kernel, in unconstrained space.
+    # The draw and the draw of the base kernel, in unconstrained space.
     z: Position
     z_plain: Position
     # What the base kernel reports.
@@ -139,7 +139,7 @@ class Repelled(MCMCKernel):  # type: ignore[misc]  # NumPyro has no types
     def postprocess_fn(
         self, model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None
     ) -> Callable[[Any], Any]:
-        """From unconstrained values to those of the model's sites."""
+        """Map unconstrained values to values of the model's sites."""
         return self._kernel.postprocess_fn(model_args, model_kwargs)
 
     def get_diagnostics_str(self, state: RepelledState) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from srmc.coordinates import Coordinates
-from srmc.coordinates.fit import Weights, mapped, unmapped
+from srmc.coordinates.triangular import Weights, mapped, unmapped
 from srmc.coordinates.whiten import Rows
 from srmc.types import Float, Int
 

@@ -28,7 +28,7 @@ from srmc.rebalance.given import like, take
 from srmc.rebalance.learned import Turned
 from srmc.rebalance.match import match
 from srmc.rebalance.report import Expected, Report, chosen, expected, is_nothing, nothing
-from srmc.rebalance.support import has_edge
+from srmc.rebalance.support import has_edge, is_outside
 from srmc.types import Array, Bool, Float
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
@@ -297,10 +297,10 @@ def _moves(
     """The moves of draws, and what was done; `back` leads to the coordinates of the density."""
     none = np.zeros_like(x)
     lost = int(np.sum(~usable))
-    if failed := [f.text for f in findings if f.failed]:
-        return none, nothing("; ".join(failed), stayed=lost)
     if np.sum(is_fresh(x) & usable) < rule.FEWEST or not np.any(varies):
         return none, nothing("too few different draws have a finite score", stayed=lost)
+    if failed := [f.text for f in findings if f.failed]:
+        return none, nothing("; ".join(failed), stayed=lost)
     where = np.ix_(usable, varies)
     try:
         draws = scored(x[where], s[where]) if at is None else at
@@ -318,7 +318,7 @@ def _moves(
     size = (z - draws.z).ravel()
     if density is not None:
         before, after = back(x), back(x + moves)
-        left = ~np.isfinite(density(after))
+        left = is_outside(density, before, after)
         if has_edge(density, before, after, np.flatnonzero(left)):
             why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
             return none, nothing(why, stayed=lost)

@@ -21,8 +21,8 @@ from srmc.repel.compute import sums
 from srmc.repel.target import all_finite, as_position
 from srmc.types import Array, ArrayLike, Feature, Float, Position, PyTree, Scalar, Score
 
-LIMIT = 0.5  # largest logarithm of a scaling, and largest norm of another linear map
-FARTHEST = 10.0  # largest root mean square move of a linear map, in whitened coordinates
+LIMIT = 0.5  # largest log scale of a scaling, and largest norm of other linear maps
+FARTHEST = 10.0  # largest RMS displacement of a linear map, in whitened coordinates
 
 Vector = Float[Array, " d"]
 Matrix = Float[Array, "d d"]
@@ -66,7 +66,7 @@ class Coordinates:
     inverse: Array
 
     def zeros(self, x: Position) -> Vector:
-        """Zeros for a position, whose size must be that of the center and the root."""
+        """Zero weights; raise if the position does not have the size of the center and the root."""
         flat = jnp.zeros_like(ravel_pytree(x)[0])
         for name, shape in (("center", jnp.shape(self.center)), ("root", self.root.shape)):
             if shape not in ((), (flat.size,) * len(shape)):

@@ -274,10 +274,10 @@ class TwoPart(NamedTuple):
     look
         The value and score of the target at a position.
     again
-        The value and gradient of the surrogate where those of the target are known:
+        The value and gradient of the surrogate, given the value and score of the target:
         `(x, value, score)`.
     fresh
-        Both at once: the value and score of the target, and those of the surrogate.
+        The value and score of the target and of the surrogate, in one evaluation.
     """
 
     look: Callable[[Position], Scored]

@@ -36,7 +36,7 @@ from srmc.types import (
 if TYPE_CHECKING:
     from jax.extend.core import Jaxpr, JaxprEqn
 
-# Kernels whose log density is that of the likelihood alone, so that its score is not centred.
+# Kernels that take the log likelihood, whose score does not have mean zero under the posterior.
 _PARTIAL_TARGET = (blackjax.elliptical_slice, blackjax.mgrad_gaussian)
 # Kernels that take gradients in loops other than those that `num_integration_steps` counts.
 _UNCOUNTED = (blackjax.gist_step_size, blackjax.gist_trajectory_length)

@@ -17,11 +17,11 @@ class RepelState(NamedTuple):
     step
         The number of steps taken.
     inner_state
-        The state of the base kernel. In the moving frame its position is that of the base chain, Z.
+        The state of the base kernel. In the moving frame its position is the base chain Z.
     feature
         The score, or the features, seen last.
     feedback
-        The feature of the draw minus that of the base chain when both were last evaluated; it
+        The feature of the draw minus the feature of the base chain, at the last evaluation; it
         stays 0 unless `feedback_every` is greater than 1.
     is_inside
         In the moving frame, whether the last move that was checked was acceptable.

@@ -82,7 +82,8 @@ def as_position(position: PyTree, name: str = "position") -> Position:
     for path, leaf in given:
         if not is_numeric(leaf):
             where = f"{name}{jax.tree_util.keystr(path)}"
-            raise TypeError(f"{where} must be an array of floats, got {short(leaf)}")
+            kind = f" of dtype {leaf.dtype}" if isinstance(leaf, np.ndarray | np.generic) else ""
+            raise TypeError(f"{where} must be an array of floats, got {short(leaf)}{kind}")
     position = jax.tree.map(jnp.asarray, position)
     for path, leaf in jax.tree.leaves_with_path(position):
         where = f"{name}{jax.tree_util.keystr(path)}"

@@ -7,7 +7,7 @@ import numpy as np
 
 from srmc.models.problem import Labels
 
-NUMBERS_AT_ONCE = 2**18  # the most numbers that are summarised at once: a processor's cache
+NUMBERS_AT_ONCE = 2**18  # block size of summaries, which fits into a processor's cache
 
 
 def labels(
@@ -23,7 +23,7 @@ def labels(
 def columns(
     draws: dict[str, Any], known: Labels | None = None
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The coordinates of all variables, as `blocks` has those of one."""
+    """The coordinates of all variables, in the form of `blocks`."""
     names: list[str] = []
     parts: list[np.ndarray] = []
     for name, array in draws.items():
@@ -39,7 +39,7 @@ def columns(
 def blocks(
     name: str, array: Any, known: Labels | None = None
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """The coordinates of draws, as many at a time as memory allows, as arrays (chain, draw, k)."""
+    """The coordinates of draws, in blocks that fit into memory, as arrays (chain, draw, k)."""
     shape = array.shape[2:]
     names = [label for label, _ in labels(name, shape, known)]
     size = int(np.prod(shape[1:])) if shape else 1

@@ -179,10 +179,10 @@ def _number(value: float) -> str:
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
-PANELS = 8  # coordinates with a trace and a density
-FOLDED = 32  # further ones, below them
-CHAINS = 4  # in a trace
-POINTS = 300  # of a chain in a trace
+PANELS = 8  # coordinates shown with a trace and a density
+FOLDED = 32  # further coordinates, shown in a folded section
+CHAINS = 4  # chains per trace plot
+POINTS = 300  # points per chain in a trace plot
 
 
 def pictures(result: Result, shown: Shown) -> Iterator[Markup]:

@@ -15,6 +15,7 @@ from srmc.metrics.errors import (
     rounding,
 )
 from srmc.metrics.tails import plain_error, tail_shape
+from srmc.rebalance.discrete import MeanField, regressions
 from srmc.rebalance.errors import error_beside, features_of
 from srmc.rebalance.fit import Fit
 from srmc.rebalance.regress import Features
@@ -30,23 +31,28 @@ class Errors:
     """Standard errors of means and quantiles: from batch means, unless features tell more.
 
     rebalanced
-        The features of each map; version 0.2 has those of one in some draws of sticky chains.
+        The features of each map; for sticky chains, version 0.2 stores them for a subset of draws.
     scored
         The draws and scores of the only map, if there is one.
     repelled
         The features that the history averaged, its gain and alpha, and whether it was shared.
+    residuals
+        On a discrete space, the Gibbs residuals of the draws, and their products with other sites.
     """
 
     rebalanced: list[Features] | None = None
     scored: tuple[Block, Block] | None = None
     repelled: tuple[Any, ...] | None = None
+    residuals: tuple[Block, Block | None] | None = None
 
     @staticmethod
     def of(kept: Kept, about: dict[str, Any], shared: bool) -> "Errors":
         """The errors of what a run kept."""
         reports = [from_record(record) for record in about.get("rebalancing") or ()]
+        if kept.scored is not None and "residuals" in kept.scored:
+            return Errors.of_sites(kept.scored["residuals"], kept.scored.get("products"), reports)
         if kept.scored is not None and any(r.moved for r in reports):
-            if "features" in kept.scored:
+            if "features" in kept.scored:  # of version 0.2, on a discrete space
                 phi = np.asarray(kept.scored["features"], float)
                 return Errors(rebalanced=[Features.of(phi, reports[0].left, 0)])
             x, s = (np.asarray(kept.scored[k], float) for k in ("position", "score"))
@@ -67,19 +73,32 @@ class Errors:
         ]
         return Errors(features, (x, s) if len(reports) == 1 else None)
 
+    @staticmethod
+    def of_sites(residuals: Block, products: Block | None, reports: list[Report]) -> "Errors":
+        """The errors of draws on a discrete space, resampled or plain."""
+        rebalanced = None
+        if reports[0].moved:
+            parts = [v for v in (residuals, products) if v is not None]
+            phi = np.concatenate(parts, axis=2).astype(float)
+            rebalanced = [Features.of(phi, reports[0].left, residuals.shape[2])]
+        return Errors(rebalanced, residuals=(residuals, products))
+
     @functools.cached_property
-    def _fit(self) -> Fit | None:
+    def _fit(self) -> Fit | MeanField | None:
+        if self.residuals is not None:
+            return regressions(*self.residuals)
         return None if self.scored is None else Fit.of(*self.scored)
 
     def _fits(self, base: Block) -> bool:
-        """Whether these are values at all draws that were rebalanced."""
-        return self.scored is not None and self.scored[0].shape[:2] == base.shape[:2]
+        """Whether these are values at all draws whose features are known."""
+        known = self.scored or self.residuals
+        return known is not None and known[0].shape[:2] == base.shape[:2]
 
     def estimate(self, draws: Block, base: Block) -> tuple[np.ndarray, np.ndarray]:
         """The mean of a function over `draws`, which are `base` before they were moved, its error.
 
-        Of draws that were rebalanced it is that of a regression of the function itself, unless no
-        regression is better than the average.
+        For rebalanced draws it comes from a regression of the function itself, unless no regression
+        is better than the average.
         """
         plain = draws.mean(axis=(0, 1)), self.of_mean(draws, base)
         if self._fit is None or not self._fits(base):
@@ -100,9 +119,10 @@ class Errors:
             parts = zip(before, features, after, strict=True)
             errors = [error_beside(*part, functions) for part in parts]
             error = np.asarray(np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors))
-            if self._fit is None or not self._fits(base) or not self._fit.has_all_maps:
+            fit = self._fit
+            if not isinstance(fit, Fit) or not self._fits(base) or not fit.has_all_maps:
                 return error
-            mean, own = self._fit.estimate(base)
+            mean, own = fit.estimate(base)
             own = np.maximum(own, np.abs(draws.mean(axis=(0, 1)) - mean))
             return np.where(own < error, own, error)
         if self.repelled is not None:
@@ -114,7 +134,7 @@ class Errors:
     ) -> list[Float[np.ndarray, " k"]]:
         """The columns of a summary: estimates, their errors, and diagnostics of the chains.
 
-        The error of a quantile is that of its probability, by the spread of draws about it.
+        The error of a quantile is the error of its probability, mapped by the order statistics.
         """
         mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
         ordered = np.sort(draws.reshape(-1, draws.shape[2]).T, axis=1)
@@ -146,6 +166,8 @@ class Errors:
         step = rounding(draws)
         average = step / np.sqrt(12 * ordered.shape[1])
         bias = step**2 / np.where(sd > 0, 24 * sd, np.inf)
+        if self.residuals is not None:  # regressions do better than the draws
+            mean, of_mean = self.estimate(draws, base)
         of_mean, of_sd = np.hypot(of_mean, average), np.hypot(of_sd, average + bias)
         of_quantiles = [np.hypot(error, step / 2) for error in of_quantiles]
         chains = [rank_r_hat(base), effective_size(base), tail_shape(ordered)]

@@ -13,14 +13,14 @@ import numpy as np
 
 from srmc._checks import printable
 from srmc._extras import extra, import_arviz
-from srmc._files import Place, as_path, check_seal, local, seal, write_whole
+from srmc._files import Place, as_path, check_netcdf, local, seal_netcdf, write_whole
 from srmc._versions import versions
 from srmc.models.draws import over_draws
 from srmc.models.problem import RESERVED, Labels
 from srmc.results.kept import Kept
 from srmc.results.result import Result
 
-NAME = "name_in_srmc"  # the attribute that holds a name that a file cannot
+NAME = "name_in_srmc"  # attribute for a name that is not valid in a file
 PLAIN = "posterior_plain"
 UNCONSTRAINED = "unconstrained_posterior"
 Arrays = Mapping[str, Any]
@@ -226,9 +226,9 @@ def save(result: Result, path: Place) -> None:
                     {k: (k, _plain(x.values)) for k, x in data.coords.items()}
                 )
                 data.to_netcdf(aside, mode="a", group=group, engine="h5netcdf")
+            seal_netcdf(aside)
         except RuntimeError as error:  # HDF5 raises this on a full disk
             raise OSError(errno.EIO, f"could not write: {error}", str(path)) from None
-        seal(aside)
 
     write_whole(path, write)
 
@@ -252,7 +252,7 @@ def load(path: str | os.PathLike[str]) -> Result:
     if not path.is_file():
         raise ValueError(f"path must be a file that Result.save wrote, got {path}")
     with local(path) as file:
-        check_seal(file, REMEDY, shown=path)
+        check_netcdf(file, REMEDY, shown=path)
         try:
             return _loaded(file)
         except Exception as error:  # of many kinds, in a file without a checksum

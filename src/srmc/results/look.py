@@ -15,7 +15,7 @@ __all__ = ["COLOURS", "OTHERS", "WIDTH", "look", "save"]
 
 PLAIN = "#808890"
 COLOURS = {"plain": PLAIN, "draws": PLAIN, "rebalanced": "#c2410c", "repelled": "#2563b8"}
-OTHERS = ("#18794e", "#8547b5", "#0e7490", "#96690a")  # chains, and samplers of other libraries
+OTHERS = ("#18794e", "#8547b5", "#0e7490", "#96690a")  # other chains and libraries
 WIDTH = 7.4
 SETTINGS: dict[Any, Any] = {
     "font.size": 10,

@@ -13,7 +13,7 @@ from srmc.results.shown import Shown, first_coordinates, kind_of, summary_of
 from srmc.results.tables import facts
 from srmc.results.verdict import coordinates, in_words, verdict
 
-CHAINS = 20  # in the tables of chains and of their maps
+CHAINS = 20  # largest number of chains in a table
 
 
 def page(result: Result) -> str:

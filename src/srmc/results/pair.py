@@ -8,7 +8,7 @@ from srmc.results.blocks import blocks
 from srmc.results.result import Result
 from srmc.types import Float
 
-POINTS = 1000  # of each picture
+POINTS = 1000  # points per panel
 
 
 class Pair(NamedTuple):

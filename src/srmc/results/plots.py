@@ -14,9 +14,9 @@ from srmc.results.pair import pair_of
 from srmc.results.result import Result
 from srmc.types import Float
 
-MOST = 3  # the number of coordinates shown
-POINTS = 500  # of a line
-KDE_DRAWS = 4000  # draws from which a density is estimated
+MOST = 3  # number of coordinates shown
+POINTS = 500  # points per line
+KDE_DRAWS = 4000  # draws used to estimate a density
 OF_DRAWS = ("all chains", "density", "running mean, 95% band")
 OF_BATCHES = ("means of batches, over all chains", "running mean, 95% band")
 # What is shown of a run over time: name, label, and whether the axis is logarithmic.

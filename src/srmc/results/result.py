@@ -20,7 +20,7 @@ from srmc.rebalance.errors import scored_in
 from srmc.rebalance.report import Report, as_record, from_record
 from srmc.results.blocks import columns, labels
 from srmc.results.errors import Errors
-from srmc.results.kept import Kept, Named
+from srmc.results.kept import Kept, Named, same
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-@dataclasses.dataclass(repr=False)
+@dataclasses.dataclass(repr=False, eq=False)
 class Result:
     """The draws of a run, or their moments.
 
@@ -53,10 +53,15 @@ class Result:
     shared_history: bool = True
     interrupted: bool = False
     labels: Labels = dataclasses.field(default_factory=Labels)
-    problem: Problem | None = dataclasses.field(default=None, repr=False, compare=False)
-    _summaries: dict[Any, Any] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    problem: Problem | None = None
+    _summaries: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return same(
+            *((r.kept, r.about, r.shared_history, r.interrupted, r.labels) for r in (self, other))
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -135,12 +140,12 @@ class Result:
 
     @property
     def is_controlled(self) -> bool:
-        """Whether the moments are those of the plain draws with control variates."""
+        """Whether the moments were computed with control variates."""
         return self.about.get("controlled", False) and self.kept.base_moments is not None
 
     @property
     def is_rebalanced(self) -> bool:
-        """Whether the draws are those of the plain kernel, moved."""
+        """Whether the draws were rebalanced after sampling."""
         return any(report.moved for report in self.rebalancing)
 
     @property
@@ -174,14 +179,14 @@ class Result:
     ) -> Any:
         """Mean, sd and quantiles of each coordinate, with their standard errors, as a DataFrame.
 
-        `error` is that of the mean: mean ± 1.96 × error is a 95% interval; `error_sd`, `error_5%`
-        and so on are those of the others. After rebalancing they come from what the features leave
-        unexplained (`rebalanced_error` in the package `srmc.rebalance`), in a repelled run from the
-        features that the history averaged (`metrics.repelled_error`), else from batch means over
-        all chains together, which for a repelled run are an upper bound. The effective sample size
-        of a Markov chain applies to neither: `r_hat_base` and `ess_base`, which tell whether the
-        chains have mixed and how many independent draws they amount to, are those of the plain
-        chains. `tail_k` is the shape of the heavier tail: moments of order 1 / tail_k and above do
+        `error` is the error of the mean: mean ± 1.96 × error is a 95% interval. `error_sd`,
+        `error_5%` and so on are the errors of the other columns. After rebalancing they come from
+        the residuals of the features (`rebalanced_error` in the package `srmc.rebalance`), in a
+        repelled run from the features that the history averaged (`metrics.repelled_error`), else
+        from batch means over all chains together, which for a repelled run are an upper bound.
+        The effective sample size of a Markov chain applies to neither: `r_hat_base` and `ess_base`
+        tell whether the plain chains have mixed and how many independent draws they amount to.
+        `tail_k` is the shape of the heavier tail: moments of order 1 / tail_k and above do
         not exist. An error is NaN where the tails are too heavy for the estimate to have one.
 
         Parameters
@@ -235,7 +240,8 @@ class Result:
             mean, error = result.estimate(lambda draws: draws["a"] > draws["b"])
 
         If the draws are rebalanced, the function is regressed on the features of the plain draws:
-        that serves functions of several parameters better than the moved draws do.
+        that serves functions of several parameters better than the moved draws do. On a discrete
+        space these are Gibbs residuals, and the means of `summary` are such estimates, too.
         The error of a probability allows for the events that were not seen. An error is NaN where
         the tails of the function are too heavy for its mean to have one.
         """

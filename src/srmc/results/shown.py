@@ -7,7 +7,7 @@ import numpy as np
 from srmc.results.blocks import blocks, labels
 from srmc.results.result import Result
 
-MOST = 100  # coordinates
+MOST = 100  # largest number of coordinates shown
 
 
 class Shown(NamedTuple):

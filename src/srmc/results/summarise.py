@@ -42,10 +42,10 @@ def summary(
     Returns
     -------
     A row per coordinate with `mean`, `sd`, the quantiles, and their Monte Carlo standard errors
-    (`mcse_mean`, `mcse_sd`, `mcse_5%`, ...). `r_hat` and `ess` are those of the plain chains, to
-    which they apply. `gain` is the factor by which more plain draws would be needed for the same
+    (`mcse_mean`, `mcse_sd`, `mcse_5%`, ...). `r_hat` and `ess` are computed from the plain chains,
+    to which they apply. `gain` is the factor by which more plain draws would be needed for the same
     error of the mean; 1 for plain draws. Means of variables that the parameters determine, such as
-    predictions, are those of a regression of the variable itself, not of its moved draws.
+    predictions, come from a regression of the variable itself, not from its moved draws.
     """
     check_option("kind", kind, ("all", "short"))
     if isinstance(trace_or_result, Result):
@@ -87,7 +87,7 @@ def _of_trace(groups: dict[str, Any], names: Any, levels: tuple[float, ...]) -> 
 def _rows(new: Any, old: Any, name: str, levels: tuple[float, ...]) -> list[tuple[Any, ...]]:
     """The rows of a variable: estimates from its draws, errors from the plain ones and the gain.
 
-    A variable whose moved draws give worse estimates has those of the plain ones.
+    A variable whose moved draws give worse estimates keeps the plain estimates.
     """
     axes = tuple(str(axis) for axis in new[name].transpose("chain", "draw", ...).dims[2:])
     coords = {axis: new[axis].values for axis in axes if axis in new.coords}

@@ -11,15 +11,15 @@ from srmc.metrics.errors import effective_size
 from srmc.results.blocks import blocks
 from srmc.results.result import Result
 
-MIXED = 1.01  # R-hat up to which chains count as mixed (Vehtari et al., 2021), or up to what
-CHANCE = 1e-3  # chance gives its largest value, over all coordinates, with this probability
-FEW = 100  # independent draws, below which errors from one run are poor
-DEPTH = 10  # the largest depth of a tree of NUTS, unless another is asked for
+MIXED = 1.01  # largest R-hat of chains that count as mixed (Vehtari et al., 2021)
+CHANCE = 1e-3  # probability of a false warning, over all coordinates
+FEW = 100  # effective sample size below which error estimates are unreliable
+DEPTH = 10  # default largest tree depth of NUTS
 LOW_ENERGY = 0.3  # E-BFMI below which chains may miss the tails (Betancourt, 2016)
-CLUSTER = 5  # divergences, below which nobody can tell whether they cluster
-FEWEST = 4  # draws per chain, below which there are no errors
-SAID = 4  # effects of learned coordinates that a sentence lists; more are counted
-WEAK = 0.5  # mean over largest alpha, below which the guard made repellence weak
+CLUSTER = 5  # fewest divergences that are tested for clustering
+FEWEST = 4  # fewest draws per chain for standard errors
+SAID = 4  # largest number of learned effects listed in a sentence; others are counted
+WEAK = 0.5  # ratio of mean to largest alpha below which repellence counts as weakened
 FLAT = (
     "the log density is flat: its gradient was 0 at every draw. Unless it has walls, it is "
     "improper, and the draws mean nothing. Give every parameter a proper prior"
@@ -32,7 +32,7 @@ GROWS = (
 
 
 class RunWarning(UserWarning):
-    """A warning about a run: its draws, or some of them, may not be those of the target.
+    """A warning that some draws of a run may not follow the target.
 
     The documentation has an entry for each: Help, Troubleshooting.
     """

@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
 
 def folder_of(folder: Place, chain: int) -> Place:
-    """The checkpoint of a chain in that of its run."""
+    """The folder of one chain within the checkpoint of its run."""
     return folder / f"chain-{chain}"
 
 
@@ -104,7 +104,7 @@ def _of_chain(folder: Place, draws: bool) -> Part:
 
 
 def of_result(result: Result, draws: bool) -> Part:
-    """The chains of a result, as they were before they were rebalanced, or the sums of these."""
+    """The chains of a result before rebalancing, or their sums."""
     if "identity" not in result.about:
         raise ValueError(
             "runs must be results of srmc.sample(..., chains=...); others are whole runs, which "
@@ -260,7 +260,7 @@ def _moments(parts: Sequence[Named | None], order: np.ndarray, sizes: np.ndarray
         batches = np.average(of("batch_means"), axis=0, weights=sizes)
         error = batch_means_error(batches[None])
         if len(mean) > 1:
-            spread = np.var(of("batch_means"), axis=1, ddof=1)  # over as many chains as there are
+            spread = np.var(of("batch_means"), axis=1, ddof=1)  # over the available chains
             within = np.average(spread, axis=0, weights=sizes**2) / len(batches)
             error = at_least_between(mean[:, None], error, within)
         found[name] = {"mean": mean, "variance": variance, "error": error, "batch_means": batches}
@@ -268,7 +268,7 @@ def _moments(parts: Sequence[Named | None], order: np.ndarray, sizes: np.ndarray
 
 
 def _covariance(parts: Sequence[Kept], counts: np.ndarray) -> np.ndarray | None:
-    """The covariance over all chains, from those of parts with so many draws (Chan et al.)."""
+    """The covariance over all chains, pooled over parts with `counts` draws (Chan et al.)."""
     if parts[0].covariance is None:
         return None
     of = lambda named: [np.ravel(named[name]["mean"].mean(axis=0)) for name in sorted(named)]
@@ -294,7 +294,7 @@ def each_alone(
     check_names(call, first)
     plan.check_alone(dim_of(first))
     plan.check_room(dim_of(first), on_disk=False)
-    # The model is told from others at the start of chain 0, whichever chains run here.
+    # The model is fingerprinted at the start of chain 0, whichever chains run here.
     record = identity(call, first)
     chains, parts, lost = plan.chains or (), list[Part](), list[str]()
     for n, chain in enumerate(chains):
@@ -368,7 +368,7 @@ def _one(
 
 
 def _as_one_of(show: Show, n: int, count: int) -> Show:
-    """Show the progress of chain n of `count` as that of all of them."""
+    """Show the progress of chain n of `count` as progress of the whole run."""
 
     def shown(what: str, done: int, total: int | None, remark: str = "") -> None:
         if total is not None:

@@ -44,7 +44,7 @@ def together(action: Callable[[], T]) -> T:
 
 
 def latest_common(mine: list[int]) -> int | None:
-    """The largest number that every process has among its at most two; None if there is none."""
+    """The largest number that every process lists, or None. Each lists at most two."""
     padded = [*mine, -1, -1][:2]
     common = set.intersection(*(set(row) for row in of_all(padded).tolist())) - {-1}
     return max(common, default=None)
@@ -151,7 +151,7 @@ def compiled(
 def at_once(
     program: Callable[..., T], blocks: Sequence[tuple[Any, ...]], places: Sequence[Sharding]
 ) -> Iterator[Callable[[Sequence[tuple[Any, ...]]], list[T]]]:
-    """A function that runs a program for such blocks at the same time, each at its place.
+    """A function that runs a program for all blocks at the same time, each at its place.
 
     A device runs the calls of one thread one after the other, so that each block has a thread of
     its own. The program is compiled here, once per place, since a new thread does not know the
@@ -207,7 +207,7 @@ def _is_sharded(x: Any) -> bool:
 def lay_out(num_chains: int, shared: bool, data: PyTree[Any] = ()) -> Layout:
     """The layout of chains on the available devices; `shared` if they share a history.
 
-    `data` are those of the log density.
+    `data` are the arrays of the log density.
     """
     if (mesh := mesh_of(data)) is not None:
         return Layout(num_chains, [np.arange(num_chains)], [NamedSharding(mesh, PartitionSpec())])

@@ -2,14 +2,16 @@
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+import blackjax
 import jax
 import numpy as np
 from blackjax.base import SamplingAlgorithm
@@ -18,6 +20,7 @@ from srmc._checks import as_seed, check_flag, check_number
 from srmc._files import Place, as_path
 from srmc._programs import keep_programs
 from srmc._progress import progress_bar
+from srmc.kernels.mixed import mixed
 from srmc.models.model import Model, as_problem
 from srmc.models.problem import without_slashes
 from srmc.repel.strength import Strength
@@ -85,7 +88,7 @@ def sample(
         `srmc.targets.Target`, or a `srmc.Model`.
     kernel
         "nuts", the default, "hmc", "jittered_hmc", "mala", "mh", "ula" or "uld"; on a discrete
-        space "gwg", the default, "dlp", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
+        space "gwg", the default, "dlp", "acs", "dlmc", "path_auxiliary", "gibbs", "flip_mh" or
         "locally_balanced". Or a BlackJAX algorithm, or a function in its form (see
         the how-to on kernels), whose step size and diagonal metric are found in warm-up.
         Pass its other arguments with `functools.partial`.
@@ -128,7 +131,7 @@ def sample(
         Number of leapfrog steps of HMC; 10 if not given.
     target_acceptance
         The acceptance rate that warm-up sets the step size for: 0.8 for HMC and NUTS if not given,
-        0.574 for MALA, DLP, DLMC and paths, 0.234 for MH. Raise it if there are divergences.
+        0.574 for MALA, DLP, ACS, DLMC and paths, 0.234 for MH. Raise it if there are divergences.
     max_tree_depth
         The largest tree depth of NUTS; 10 if not given.
     metric
@@ -167,11 +170,16 @@ def sample(
 
     Notes
     -----
+    With `space={"z": srmc.Binary()}`, a position is a dictionary of which these blocks are discrete
+    and all others continuous: `srmc.kernels.mixed` draws each given the others.
+
     Ctrl-C or SIGTERM ends a run early; the result then has what was drawn, not rebalanced. A
     second one, or one in warm-up, raises KeyboardInterrupt.
     """
     keep_programs()
     whole, kept_parts = _parts(model, keep, thin, parts)
+    if isinstance(whole.space, Mapping):
+        kernel, alpha = _by_blocks(whole.space, kernel, alpha)
     space = whole.own_space
     aim = _aim(target_error, max_samples)
     plan = Plan(
@@ -240,6 +248,19 @@ def _together(
         begun = begin(call, keys, positions, store, lengths)
         result = Ending(call, begun, lengths, began).result(aim)
     return result, [store.lost] if store and store.lost else []
+
+
+def _by_blocks(space: Mapping[str, Any], kernel: Any, alpha: Any) -> tuple[Any, float]:
+    """The kernel of a position with discrete blocks, of which nothing is rebalanced."""
+    if isinstance(kernel, str) and kernel != "nuts":
+        raise ValueError(
+            f"kernel {kernel!r} is not for several blocks; give a BlackJAX algorithm that takes "
+            "step_size and inverse_mass_matrix, for the continuous ones"
+        )
+    if not (alpha == "auto" or (isinstance(alpha, int | float) and alpha == 0)):
+        raise ValueError(f"alpha must be 0 with several blocks, which are not repelled: {alpha!r}")
+    continuous = blackjax.nuts if kernel in (None, "nuts") else kernel
+    return functools.partial(mixed, space=dict(space), continuous=continuous), 0.0
 
 
 def _chains(chains: Any, target_error: Any) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from srmc.types import Array, Float, Position
 def describe(value: Any, depth: int = 6) -> str:
     """A setting in words that are the same in every process.
 
-    Functions are distinguished by what they close over, and a user's also by their code.
+    Functions are distinguished by their closures, and user functions also by their code.
     """
     if isinstance(value, tuple):
         return f"({', '.join(describe(part, depth - 1) for part in value)})"
@@ -50,9 +50,9 @@ def _digest(code: CodeType) -> int:
 
 
 NUM_STARTS = 8
-SCALES = np.geomspace(0.1, 100.0, 13)  # how far from the first start the other points are
+SCALES = np.geomspace(0.1, 100.0, 13)  # distances of the probe points from the first start
 RELATIVE = 1e-4  # tolerance, relative to the difference from the value at the first start
-ROUNDING = 64  # and in units of the last place of the value
+ROUNDING = 64  # tolerance in units in the last place of the value
 
 Probe = dict[str, list[float]]
 

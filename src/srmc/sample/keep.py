@@ -22,7 +22,7 @@ from srmc.sample.stored import IN_MEMORY, Arrays
 from srmc.sample.task import Call
 from srmc.types import Array
 
-CHUNK_SECONDS = 0.5  # the time between two looks at signals, and two updates of the progress bar
+CHUNK_SECONDS = 0.5  # interval between checks for signals and updates of the progress bar
 
 
 class Recording:
@@ -60,7 +60,7 @@ class Recording:
         return [jax.tree.map(wrap, part, like) for part, like in parts], commit
 
     def due(self, pending: int = 0) -> tuple[bool, bool]:
-        """Whether to commit now, with so many numbers to be written, and whether to stop."""
+        """Whether to commit now, with `pending` values to be written, and whether to stop."""
         late = time.monotonic() - self._last >= self.seconds or pending > LARGEST_CHUNK
         (late,) = self.stop.agree(late)
         stop = self.stop.signal is not None

@@ -20,13 +20,13 @@ from srmc.types import Array, Bool, Float, Int, Position, PRNGKey, PyTree
 
 CHAINS = "chains"  # the name of the vmap axis over chains
 ALL_CHAINS = (CHAINS, DEVICES)  # the axes of a history shared over all devices
-LARGEST_CHUNK = 2**24  # the most numbers in a chunk
+LARGEST_CHUNK = 2**24  # largest number of stored values in a chunk
 
 Carry = list[PyTree[Array]]  # what is carried from step to step, on the devices, block by block
 
 
 class Recorded(NamedTuple):
-    """What is kept of a draw: its values by name, those of the base chain, and its features."""
+    """The record of a draw: its values by name, values of the base chain, and features."""
 
     values: dict[str, Array]
     base: dict[str, Array] | None = None
@@ -91,12 +91,12 @@ def _shape_of(x: Any) -> jax.ShapeDtypeStruct:
 def _recorded(
     record: Callable[[Any, RepelState], Any], structure: Any, leaves: tuple[Any, ...]
 ) -> Any:
-    """The shapes of what is kept of a state, from those of the parameters and of the state."""
+    """The shapes of the record of a state."""
     return jax.eval_shape(record, *jax.tree.unflatten(structure, leaves))
 
 
 class Parameters(NamedTuple):
-    """The parameters of a task: those of the kernel, and the data of what is compiled."""
+    """The parameters of a task: parameters of the kernel, and data of the compiled functions."""
 
     kernel: PyTree[Any]
     # The data of the log density, and of the values of a draw by name; see `parted`.
@@ -236,7 +236,7 @@ def paced(
 ) -> Iterator[tuple[int, int, Carry, list[Any]]]:
     """Call the program chunk by chunk; yield draws done, draws in the chunk, carry and output.
 
-    All processes run chunks of the same length, that of the slowest.
+    All processes run chunks of the same length, chosen for the slowest.
     """
     layout = task.layout
     keys, parameters = layout.spread(chain_keys(task)), layout.share(task.parameters)
@@ -330,7 +330,7 @@ def _statistics(state: RepelState, info: RepelInfo) -> Statistics:
 
 
 def _energy(info: Any) -> Array:
-    """The energy at the end of a step; HMC reports that of its proposal, even if it is refused."""
+    """The energy at the end of a step; HMC reports its proposal's, even if rejected."""
     energy: Array = info.energy
     if not hasattr(info, "is_accepted"):
         return energy

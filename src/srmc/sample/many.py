@@ -31,7 +31,7 @@ class Lost(BrokenExecutor):
 
 
 class Here(Executor):
-    """Runs tasks in this process, one after the other, as they are submitted."""
+    """An executor that runs each task in this process when it is submitted."""
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
         """Run the task; Ctrl-C ends all."""
@@ -104,9 +104,8 @@ def sample_many(
 ) -> "Runs":
     """Sample many models, each by a call of `srmc.sample`.
 
-    A model that fails is a failed run, and the others go on. Models that are lost with a worker
-    that is killed run once more: those of a broken pool in processes of their own, and those of
-    Dask one by one.
+    A model that fails is a failed run, and the others continue. Models that are lost with a killed
+    worker run once more: after a broken pool in separate processes, and with Dask one by one.
 
     Parameters
     ----------
@@ -117,8 +116,8 @@ def sample_many(
         `jax.tree_util.Partial(function, data=...)` of these, or a `srmc.Model` of such. Models
         that differ in the numbers of their data alone share a compiled program in each worker.
     executor
-        Any `concurrent.futures.Executor`, such as those of Dask and MPI; its processes must not be
-        forked. A number starts as many processes. By default the models run in this process.
+        Any `concurrent.futures.Executor`, for example from Dask or MPI; its processes must not be
+        forked. A number n starts n processes. By default the models run in this process.
     programs
         A folder for compiled programs that all workers share; see `srmc.enable_cache`.
     progress

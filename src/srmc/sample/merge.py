@@ -47,7 +47,7 @@ def merge(
 ) -> Result:
     """Join chains that ran by themselves, and rebalance them together.
 
-    The result is that of one call of `srmc.sample` with all these `chains`, bit for bit.
+    The result equals one call of `srmc.sample` with all these `chains`, bit for bit.
 
     Parameters
     ----------
@@ -163,5 +163,5 @@ def _source(part: Part, runs: list[Any], model: Any, initial_position: Any) -> S
 
 
 def _start(part: Part, problem: Problem, listed: bool) -> Position:
-    """The start of chain 0; of several problems that have it, that of a run."""
+    """The start of chain 0 of a run."""
     return start_of(problem, part.settings["seed"], part.settings["num_chains"], 0, listed)

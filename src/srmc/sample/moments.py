@@ -35,8 +35,8 @@ from srmc.sample.loop import (
 )
 from srmc.types import Array, Float, Position, PyTree
 
-FEWEST = 16  # batches; with fewer, plain averages are returned
-CHANCE = 1e-3  # probability that a sound run keeps its plain moments, which costs it no more
+FEWEST = 16  # fewest batches for control variates; with fewer, plain averages are returned
+CHANCE = 1e-3  # probability that a correct run is refused; it then keeps its plain moments
 
 
 def centre_of(named: Partial, positions: Position) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _coefficients(
 
 
 NUM_BATCHES = 64  # the number of batches whose means are kept, for errors and plots
-LONGEST = 2**14  # the most draws that are summed in the precision of the run
+LONGEST = 2**14  # largest number of draws summed in the precision of the run
 
 
 class Sums(NamedTuple):

@@ -134,7 +134,8 @@ def _resampled(problem: Problem, how: How, kept: Kept, unravel: Unravel, *_: Any
     states = x.reshape(*x.shape[:2], *unravel(x[0, 0]).shape)
     found = resample(how.sites(problem.logdensity_fn), states)
     chosen = x.reshape(-1, x.shape[2])[found.chosen].reshape(x.shape)
-    return chosen, {"features": found.phi.astype(x.dtype)}, [found.report]
+    features = {name: phi.astype(x.dtype) for name, phi in found.features.items()}
+    return chosen, features, [found.report]
 
 
 def _untouched(run: Run, error: BaseException) -> Rebalanced:
@@ -253,7 +254,7 @@ class Ending(NamedTuple):
 
 
 def diagnosed(result: Result, known: list[str]) -> Result:
-    """The result with its warnings: those that are known, and those of the diagnostics."""
+    """The result with its warnings: the known ones and the ones from diagnostics."""
     result.about["warnings"] = known
     known += attempt(
         "diagnostics",

@@ -27,12 +27,11 @@ from srmc.sample.tune.kernels import KERNELS, METRICS, OwnKernel, Recipe, named,
 from srmc.sample.tune.tuner import Alpha, Tuner, check_alpha
 from srmc.types import Array
 
-MOST_WARMUP = 10**7  # steps, whose schedule is a list
-MOST_DEPTH = 20  # of a tree of NUTS
-ROW = 4  # bytes of a number that is kept, at least
-STATISTICS = 13  # numbers that are stored per draw in addition to its coordinates
-DRAWS_PER_SITE = 16  # at least, for draws of a discrete space to be resampled
-LEAST_WARMUP = 100  # steps that find a step size
+MOST_WARMUP = 10**7  # largest number of warm-up steps; their schedule is a list
+MOST_DEPTH = 20  # largest tree depth of NUTS
+ROW = 4  # smallest number of bytes per stored value
+STATISTICS = 13  # values stored per draw in addition to its coordinates
+LEAST_WARMUP = 100  # smallest number of warm-up steps; fewer do not find a step size
 SITE_OPTIONS = ("feature", "differences", "preconditioner", "bend")  # of `repel` on a space
 
 
@@ -123,8 +122,6 @@ class Plan:
         """
         count = self.num_draws * self.num_chains
         is_open = self.is_auto and self.repellence is None and self.keep.keep == "draws"
-        if self.space is not None and DRAWS_PER_SITE * dim > count:
-            return False  # weights for that many sites would fit noise
         return is_open and 8 * 2 * dim * count <= IN_MEMORY  # draws and scores, in bytes
 
     @property
@@ -167,6 +164,13 @@ class Plan:
                 f"{self.num_chains:,} chains with {dim:,} coordinates take {size / 1e9:,.0f} GB, "
                 f"and this machine has {memory / 1e9:,.0f} GB; use fewer, thin, "
                 'keep="moments", or a checkpoint, which holds draws on disk'
+            )
+        between = ROW * STATISTICS * self.keep.thin * self.num_together
+        if between > memory:
+            raise ValueError(
+                f"thin={self.keep.thin} is too large: the statistics of the steps between two "
+                f"draws of {self.num_together:,} chains take {between / 1e9:,.0f} GB, and this "
+                f"machine has {memory / 1e9:,.0f} GB; thin less"
             )
 
     def tuner(self, differences: Differences | None = None) -> Tuner:

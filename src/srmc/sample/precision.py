@@ -10,7 +10,7 @@ from srmc.results.result import QUANTILES, Result
 from srmc.results.trouble import of_chains
 from srmc.sample.plan import Plan
 
-DOUBLINGS = 6  # of num_samples, up to the last look
+DOUBLINGS = 6  # default limit: num_samples may double this many times
 KINDS = ("mean", "sd", "quantiles")
 
 
@@ -42,10 +42,10 @@ def longest(num_samples: int, max_samples: int | None) -> int:
 
 
 def looks(plan: Plan, first: int | None, dim: int) -> tuple[int, ...]:
-    """Numbers of samples at which to look: `first`, doubled up to the plan's number; or that alone.
+    """Sample sizes at which errors are checked: `first`, doubled up to the plan's, or that alone.
 
-    At each of them the result is that of a run of this length, so that the length must not enter
-    the draws, and all of them or none are rebalanced.
+    At each of them the result equals a run of this length, so that draws must not depend on the
+    length, and all runs or none are rebalanced.
     """
     if first is None:
         return (plan.num_samples,)

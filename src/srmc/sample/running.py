@@ -24,7 +24,7 @@ from srmc.sample.warmup import warm_up
 from srmc.sample.windows import is_shared, sampling_task
 from srmc.types import Array, LogDensity, Position, PRNGKey
 
-DENSITY = "the model's log density"  # as a probe has it
+DENSITY = "the model's log density"  # its name among the probes of a run
 
 
 class Begun(NamedTuple):

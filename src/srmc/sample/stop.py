@@ -17,7 +17,7 @@ import jax
 from srmc.sample.devices import of_all
 from srmc.types import PyTree
 
-SECONDS_AT_EXIT = 1.0  # how long the exit of Python waits for a program that was left running
+SECONDS_AT_EXIT = 1.0  # time for which the exit of Python waits for an abandoned program
 
 
 class Stop:

@@ -15,7 +15,7 @@ from srmc._files import REMEDY, Place, sync
 Arrays = dict[str, np.ndarray]
 Groups = Mapping[str, Mapping[str, Any]]  # arrays by group and name; in a file, group/name
 
-IN_MEMORY = 2**30  # bytes of draws up to which a result loads them; more stay on disk
+IN_MEMORY = 2**30  # largest size of draws, in bytes, that a result loads; others stay on disk
 PIECE = 2**22  # bytes of a draw's arrays per piece, if these are not more than MOST_PIECES
 MOST_PIECES = 1000
 
@@ -65,7 +65,7 @@ class Draws:
         return {name: np.array(sums, np.uint32) for name, sums in self._sums.items()}
 
     def restore(self, sums: Arrays, done: int) -> None:
-        """Go on after a commit of `done` draws, whose checksums must be those of the pieces."""
+        """Continue after a commit of `done` draws; raise unless the pieces have its checksums."""
         self._sums = {name: [int(s) for s in of_array] for name, of_array in sums.items()}
         for name in self._sums:
             for _ in self._pieces(name, done):

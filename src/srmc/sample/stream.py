@@ -28,7 +28,7 @@ from srmc.types import Array, Draws, Float, Int
 
 ScoreFn = Callable[[Float[Array, " d"]], Float[Array, " d"]]
 Values = Any  # what NumPy or JAX turns into an array
-MEASURED = 512  # draws on which the loop is measured: over all chains, and at most per chain
+MEASURED = 512  # draws used to measure the loop: over all chains, and at most per chain
 
 
 class RebalanceState(NamedTuple):

@@ -19,8 +19,8 @@ from srmc.results.result import Result
 from srmc.sample.stored import grouped, joined
 from srmc.types import Float
 
-MOST = 32  # values, or coordinates, up to which products of all pairs are summed
-DRAWS_PER_FEATURE = 200  # at least; the regression then takes next to nothing from the residuals
+MOST = 32  # largest number of values or coordinates whose pairwise products are summed
+DRAWS_PER_FEATURE = 200  # fewest draws per feature; overfitting is then negligible
 NUM_BATCHES = 64
 
 
@@ -34,8 +34,8 @@ class Sums(NamedTuple):
     gram: Float[np.ndarray, "p p"]
     cross: Float[np.ndarray, "p m"]
     dim: int  # number of features that are scores, which come first
-    stats: dict[str, Float[np.ndarray, " batch"]]  # those of the statistics over batches, by name
-    quantiles: Float[np.ndarray, "level k"]  # those of the values at `LEVELS`
+    stats: dict[str, Float[np.ndarray, " batch"]]  # statistics per batch, by name
+    quantiles: Float[np.ndarray, "level k"]  # quantiles of the values at `LEVELS`
 
 
 def of_chains(
@@ -91,9 +91,9 @@ def _features(
 
 
 def moments_of(chains: Sequence[Sums], shapes: Mapping[str, Sequence[int]]) -> Kept:
-    """The moments of all chains by regression on their features, and those of the plain draws.
+    """The moments of all chains, by regression on their features and by plain averages.
 
-    `shapes` are those of the values. The regression is on the scores alone, or on nothing, where
+    `shapes` has the shape of each value. The regression is on the scores alone, or skipped, where
     draws are too few for all features.
     """
     one = chains[0]

@@ -85,9 +85,9 @@ class _Way(NamedTuple):
 
     num_samples: int
     alpha: Alpha
-    # Keywords of `repel` in place of all those of the tuner, or None.
+    # Keywords of `repel` that replace all of the tuner's, or None.
     chosen: tuple[tuple[str, Any], ...] | None
-    more: tuple[tuple[str, Any], ...] = ()  # keywords that are added to those of the tuner
+    more: tuple[tuple[str, Any], ...] = ()  # keywords added to the tuner's
 
     def repellence(self, tuner: Tuner, loop: Any) -> dict[str, Any]:
         """The keywords of `repel`."""
@@ -132,7 +132,7 @@ _repelled_builder = remembered(_repelled)
 def _recorder(
     tuner: Tuner, code: Code, with_base: bool, room: int
 ) -> Callable[[Parameters, RepelState], Recorded]:
-    """What is kept of a state: values, those of the base chain, and features if there is room."""
+    """The function that records a state: values, base values, and features if there is room."""
 
     def record(given: Parameters, state: RepelState) -> Recorded:
         values = code(given.values)

@@ -21,7 +21,7 @@ from srmc.sample.tune.continuous import Continuous, check_step
 from srmc.sample.tune.tuner import Alpha, Tuned, tune
 from srmc.types import LogDensity, Position, PRNGKey
 
-PARTS = 20  # between which chains that follow notice a signal
+PARTS = 20  # chunks of a follower's warm-up; signals are checked between chunks
 
 
 def warm_up(
@@ -208,7 +208,7 @@ def _position(_: Any, state: RepelState) -> Position:
 
 
 def _not_left_behind(logdensity_fn: LogDensity, tuned: Position, followed: Position) -> Position:
-    """Replace positions by those of tuned chains where the density is below exp(-10 - d) of theirs.
+    """Move chains whose density is below exp(-10 - d) of the tuned chains' to tuned positions.
 
     The tuned chains found their step size at their own starting points; at another starting point,
     a chain with that step size may accept nothing.

@@ -45,7 +45,7 @@ class Windows(NamedTuple):
 
 
 class AdaptingState(NamedTuple):
-    """The state of a chain, and that of its adaptation."""
+    """The state of a chain and of its adaptation."""
 
     chain: RepelState
     windows: Windows
@@ -76,7 +76,7 @@ class AdaptingState(NamedTuple):
 
 
 def first_parameters(dim: int, num_steps: int, most: int | None = None) -> dict[str, Any]:
-    """The parameters of a warm-up of so many steps; its schedule has room for a power of 2.
+    """The parameters of a warm-up of `num_steps`; its schedule is padded to a power of 2.
 
     One program serves for all lengths up to `most`.
     """
@@ -98,7 +98,7 @@ def _schedule(num_steps: int) -> np.ndarray:
 
 
 def found_parameters(parameters: Mapping[str, Any], num_steps: int) -> dict[str, Any]:
-    """The parameters of the run after a warm-up of so many steps, in the same shapes."""
+    """The parameters of the run after a warm-up of `num_steps`, in the same shapes."""
     found = {k: np.asarray(v) for k, v in parameters.items()}
     like = first_parameters(found["inverse_mass_matrix"].size, num_steps)
     found = {k: v.astype(like[k].dtype) for k, v in found.items()}
@@ -224,7 +224,7 @@ class Adapting(NamedTuple):
 
 
 def adapting(call: Call, rng_key: PRNGKey, positions: Position, num_steps: int) -> Adapting:
-    """Chains at the beginning of a warm-up by windows, of so many steps."""
+    """Chains at the beginning of a window adaptation of `num_steps`."""
     first = first_parameters(dim_of(positions), num_steps, call.plan.num_warmup)
     task = _task(call, first, positions, rng_key)
     return Adapting(task, start(task, rng_key, positions))

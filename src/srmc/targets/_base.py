@@ -108,7 +108,7 @@ def enumerated(target: Target) -> Target:
 
 
 def spread(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """A number, or as many as `shape` says, as an array of that shape."""
+    """Broadcast a number, or an array, to `shape`."""
     check_number(name, value, scalar=False)
     try:
         return np.broadcast_to(np.asarray(value, float), shape)

@@ -18,7 +18,7 @@ from srmc.types import Array, Float, Int, Scalar
 Visible = Float[Array, " visible"]
 Hidden = Float[Array, " hidden"]
 Weights = Float[np.ndarray, "hidden visible"]
-MOST_TERMS = 20  # of the series for one-site changes of an RBM
+MOST_TERMS = 20  # largest number of terms in the series for one-site changes of an RBM
 
 
 def rbm(
@@ -71,7 +71,7 @@ def rbm(
 def _rbm_differences(
     w: Weights, b: Float[np.ndarray, " visible"], inputs: Callable[[Visible], Hidden]
 ) -> SiteDifferences:
-    """One-site changes; those of one site take the inputs of the hidden units, which are kept."""
+    """One-site changes; single ones are computed from the stored inputs of hidden units."""
     rises = _rises(w)
 
     def everywhere(x: Visible) -> Visible:

@@ -17,7 +17,6 @@ from srmc.theory._limit import (
     gaussian_mean_covariance,
     independent_covariance,
     jacobian,
-    largest_alpha,
     largest_gain,
     residual_covariance,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "independent_covariance",
     "independent_noise",
     "jacobian",
-    "largest_alpha",
     "largest_gain",
     "markov_noise",
     "metropolis",

@@ -11,8 +11,8 @@ from srmc._checks import check_count, check_number, check_seed
 from srmc.repel.target import as_position, check_density
 from srmc.types import Array, Float, LogDensity, Position, Scalar
 
-RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)  # in units of `scale`
-TAIL_TOLERANCE = 0.05  # relative; differences below it count as none
+RADII = 10.0 ** np.arange(0.0, 4.51, 0.5)  # tested radii, in units of `scale`
+TAIL_TOLERANCE = 0.05  # smallest relative difference that counts
 
 
 class Tails(NamedTuple):

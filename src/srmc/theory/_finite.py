@@ -1,6 +1,6 @@
 """Finite state spaces, where the limit theorem can be checked exactly.
 
-`simulate` runs repelled chains, `transition_matrix` is that of a sampler on a discrete space, and
+`simulate` runs repelled chains, `transition_matrix` tabulates a sampler on a discrete space, and
 `MeanField` is the ODE of the history, with expectations that are sums over states.
 """
 

@@ -50,8 +50,7 @@ def asymptotic_covariance(
 
     mu_n is the paper's estimate, which averages f with the history's gain; for rho = 1 it is the
     plain average. `noise`, (d+m, d+m), is the long-run covariance of (s, f) along the base chain.
-    Any features with mean 0, such as those of `affine()`, from `srmc.repel import affine`, may
-    replace the score.
+    Any features with mean 0, for example from `srmc.repel.affine()`, may replace the score.
 
     For rho < 1 convergence to the limit is slow: with gamma_n = (n + 1)^-rho, the drift has an
     additional rho / 2 (n + 1)^(rho - 1) on its diagonal, which is still 6% of it at n = 20,000 and
@@ -175,7 +174,7 @@ def budget_covariance(covariance: ArrayLike, costs: ArrayLike, rho: float = 1.0)
     `covariance` is the limit covariance of n^(rho/2) times the estimate's error; rho is 1 for plain
     averages with any gain. The result is C^rho times that, with C the mean cost.
     `costs` is the cost of a step, or the costs of many steps, in any unit. To judge a repelled
-    sampler, compare its result with that of alpha = 0 at the cost of the base kernel.
+    sampler, compare its result with alpha = 0 at the cost of the base kernel.
     """
     check_number("rho", rho, above=0.5, at_most=1.0)
     if not np.all((price := as_numbers("costs", costs)) > 0) or not np.all(np.isfinite(price)):
@@ -247,38 +246,14 @@ def largest_gain(
     """
     check_number("alpha", alpha, at_least=0.0)
     check_number("top_eigenvalue", top_eigenvalue, above=0.0)
-    offset, slope = _growth(frame, autocorrelation, average)
-    growth = offset + slope * alpha * top_eigenvalue
-    return min(2.0, 2 / growth) if growth > 0 else 2.0
-
-
-def largest_alpha(
-    gain: float,
-    *,
-    top_eigenvalue: float = 1.0,
-    frame: str = "moving",
-    autocorrelation: float = 0.0,
-    average: bool = False,
-) -> float:
-    """Return the strength alpha below which a loop with this gain is stable (see `largest_gain`).
-
-    >>> largest_alpha(0.5)
-    3.0
-    """
-    check_number("gain", gain, above=0.0)
-    check_number("top_eigenvalue", top_eigenvalue, above=0.0)
-    offset, slope = _growth(frame, autocorrelation, average)
-    return 0.0 if gain >= 2 else max(0.0, (2 / gain - offset) / (slope * top_eigenvalue))
-
-
-def _growth(frame: str, autocorrelation: float, average: bool) -> tuple[float, float]:
-    """a and b in the condition of stability, gamma (a + b alpha lambda) < 2."""
     check_option("frame", frame, ("moving", "fixed"))
     check_number("autocorrelation", autocorrelation)
     check_flag("average", average)
-    if not -1 < autocorrelation < 1:
-        raise ValueError(f"autocorrelation must be between -1 and 1, got {autocorrelation}")
     c = autocorrelation
-    if frame == "moving":
-        return 1.0, 1.0
-    return (-2 * c / (1 - c), 1.0) if average else (1.0, (1 - c) / (1 + c))
+    if not -1 < c < 1:
+        raise ValueError(f"autocorrelation must be between -1 and 1, got {c}")
+    offset, slope = 1.0, 1.0  # of the condition gamma (offset + slope alpha lambda) < 2
+    if frame == "fixed":
+        offset, slope = (-2 * c / (1 - c), 1.0) if average else (1.0, (1 - c) / (1 + c))
+    growth = offset + slope * alpha * top_eigenvalue
+    return min(2.0, 2 / growth) if growth > 0 else 2.0

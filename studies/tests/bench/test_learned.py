@@ -1,4 +1,4 @@
-"""`srmc bench centred` and `divergences`: small forms and their pages."""
+"""`srmc bench centred`, `divergences` and `looped`: small forms and their pages."""
 
 import json
 
@@ -40,3 +40,12 @@ def test_the_page_of_a_calibration_has_a_line_for_each_parameter():
     page = centred_page([row])
     assert page.count("| 0.5 | 0.050 | 0.050 |") == dim
     assert "divergences per draw are" in page.lower()
+
+
+def test_a_quick_study_of_repelled_chains_and_its_page(tmp_path):
+    out, page = tmp_path / "rows.json", tmp_path / "page.md"
+    run("looped", "--quick", "--out", out, "--page", page)
+    (row,) = json.loads(out.read_text())
+    assert row["coordinates"] == "learned"
+    assert row["repelled"]["gradients"] > row["plain"]["gradients"] > 0
+    assert "| banana | mala | learned | 1.000 ± 0.000 |" in page.read_text()

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srmc._checks import as_numbers, check_flag, check_number, short
+from srmc._checks import as_numbers, check_count, check_flag, check_number, short
 from srmc.kernels.discrete.informed import BALANCING, check_balancing
 from srmc.kernels.discrete.sites import View
 from srmc.kernels.discrete.sitewise import (
@@ -68,13 +68,19 @@ def _log_probability(logits: Logits, values: Int[Array, " site"]) -> Scalar:
 
 
 def _dlp(
-    rng_key: PRNGKey, state: SiteState, view: View, step_size: float | Array, adjusted: bool = True
+    rng_key: PRNGKey,
+    state: SiteState,
+    view: View,
+    step_size: float | Array,
+    adjusted: bool = True,
+    balancing: float | Array = 0.5,
 ) -> tuple[SiteState, SiteInfo]:
-    """The discrete Langevin proposal, q ~ exp(-|y - x - eta s|^2 / (4 eta))."""
+    """The discrete Langevin proposal, for b = 1/2 q ~ exp(-|y - x - eta s|^2 / (4 eta))."""
 
     def logits(x: Array, guide: Logits) -> Logits:
-        """`s_i (k - x_i) / 2 - (k - x_i)^2 / (4 eta)`."""
-        return guide / 2 - view.space.distances(x) / (4 * jnp.asarray(step_size, x.dtype))
+        """`b s_i (k - x_i) - (k - x_i)^2 / (4 eta)`."""
+        eta, b = (jnp.asarray(v, x.dtype) for v in (step_size, balancing))
+        return b * guide - view.space.distances(x) / (4 * eta)
 
     return everywhere(rng_key, state, view, logits, adjusted)
 
@@ -85,6 +91,39 @@ def _check_dlp(step_size: float | Array, adjusted: bool = True) -> None:
 
 
 dlp = SiteAlgorithm("dlp", "gradient", _dlp, _check_dlp, sweeps=True)
+
+
+def _acs(
+    rng_key: PRNGKey,
+    state: TurnState,
+    view: View,
+    step_size: float | Array,
+    period: int = 8,
+    span: float | Array = 4.0,
+) -> tuple[TurnState, SiteInfo]:
+    """DLP by a cycle of step sizes, each with its own balance of the gradient.
+
+    Steps are geometric about `step_size`, by factors from `span` to 1 / `span` along a cosine, as
+    in automatic cyclical scheduling (Pynadath, Bhattacharya, Hariharan and Zhang, 2024).
+    """
+    x, local, turn = state
+    angle = jnp.pi * (turn % period) / (period - 1)
+    eta = jnp.asarray(step_size, x.dtype) * jnp.asarray(span, x.dtype) ** jnp.cos(angle)
+    nearest = 2.0 if view.space.one_hot else 1.0
+    # For one binary site, log q(y | x) - log q(x | y) = 2 b D / (1 + exp(-1 / (4 eta))) to first
+    # order in the change D of the log density, which is D, and always accepted, for this b.
+    balancing = (1 + jnp.exp(-nearest / (4 * eta))) / 2
+    new, info = _dlp(rng_key, SiteState(x, local), view, eta, balancing=balancing)
+    return TurnState(*new, (turn + 1) % period), info
+
+
+def _check_acs(step_size: float | Array, period: int = 8, span: float | Array = 4.0) -> None:
+    check_number("step_size", step_size, above=0.0)
+    check_count("period", period, at_least=2)
+    check_number("span", span, above=0.0)
+
+
+acs = SiteAlgorithm("acs", "gradient", _acs, _check_acs, first_turn, sweeps=True)
 
 
 def _dlmc(

@@ -12,12 +12,12 @@ from srmc.kernels.discrete.space import Space
 from srmc.types import Array, Float, Int, LogDensity, PyTree, Scalar
 
 Differences: TypeAlias = Callable[[Array], Array]  # from a state to all its changes
-CHUNK = 2**18  # largest number of entries of states that are evaluated together
+CHUNK = 2**18  # largest number of state entries per batch of evaluations
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SiteDifferences:
-    """All one-site changes of a log density, and those of one site at a fraction of the cost.
+    """One-site changes of a log density: all of them, or the changes of one site at lower cost.
 
     `differences` may be one of these, as it is for the built-in targets. Kernels that compare the
     values of one site, `flip_mh` and `gibbs`, then evaluate the log density only at the start.
@@ -62,7 +62,7 @@ def evaluated_changes(
 def supplied_changes(
     differences: Differences, space: Space, x: Array
 ) -> Float[Array, "site value"]:
-    """The changes that the target supplies; for two values, those of the flips suffice."""
+    """The changes that the target supplies; with two values per site it may supply flips alone."""
     changes = differences(x)
     if not is_numeric(changes):
         raise TypeError(f"differences must return an array, got {short(changes)}")

@@ -23,7 +23,7 @@ _Compared: TypeAlias = tuple[Float[np.ndarray, "site value"], Float[np.ndarray, 
 _COMPARED: weakref.WeakKeyDictionary[LogDensity, dict[Any, _Compared]] = weakref.WeakKeyDictionary()
 
 FEATURES = ("gibbs", "stein", "relaxed-gibbs", "relaxed")
-AFFORDABLE = 64  # largest number of neighbours that the default feature evaluates one by one
+AFFORDABLE = 64  # largest number of neighbours for which the exact feature is the default
 
 
 class Evaluated(NamedTuple):

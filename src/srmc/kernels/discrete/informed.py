@@ -192,7 +192,7 @@ def _path_auxiliary(
 def longest(num_sites: int) -> int:
     """The most sites on a path whose length is traced: twice the optimal order of sites^(2/3).
 
-    The order is that of Sun, Dai and Schuurmans (2022). Up to 64 sites there is no such bound.
+    Sun, Dai and Schuurmans (2022) derive the order. Up to 64 sites there is no such bound.
     """
     return min(num_sites, max(64, 2 * math.ceil(math.cbrt(num_sites) ** 2)))
 

@@ -207,7 +207,7 @@ def by_window(
 ) -> Late:
     """BlackJAX's window adaptation of each chain; then the median step size and the mean metric.
 
-    Metrics of low rank have no mean of low rank; that of the chain with the median step size is
+    Low-rank metrics have no low-rank mean; the metric of the chain with the median step size is
     taken. The draws of the second half are kept if memory allows. Otherwise the adaptation takes
     half of the steps, and the draws come from the other half, with the parameters found.
     """
@@ -226,7 +226,7 @@ def by_window(
 
 
 def _pooled(step_sizes: Float[Array, " chain"], inverse_mass: PyTree[Array]) -> dict[str, Array]:
-    """The parameters of all chains from those of each; a metric of low rank by its parts."""
+    """Pool the parameters of the chains; a low-rank metric part by part."""
     if not hasattr(inverse_mass, "_asdict"):
         middle = jnp.median(step_sizes)
         return {"step_size": middle, "inverse_mass_matrix": jnp.mean(inverse_mass, axis=0)}
@@ -271,7 +271,10 @@ def _window_program(
             last = jax.tree.map(lambda x: x[-1], kept.position)
         return last, parameters, spent, kept.position, kept.logdensity_grad
 
-    return jax.jit(jax.vmap(run, (None, 0, 0)))
+    if search.metric != "low_rank":
+        return jax.jit(jax.vmap(run, (None, 0, 0)))
+    # Under vmap each step makes a singular value decomposition, and it never ends on one core.
+    return jax.jit(lambda data, *chains: jax.lax.map(lambda chain: run(data, *chain), chains))
 
 
 @remembered

@@ -20,7 +20,7 @@ from srmc.types import Array, ArrayLike, Draws, Float, LogDensity, Position, PRN
 
 @dataclasses.dataclass(frozen=True)
 class Continuous(Tuner):
-    """Tunes a kernel on a continuous space; the fields are those of a `Plan`.
+    """Tunes a kernel on a continuous space; `Plan` documents the fields.
 
     `form` is "affine", or "shift" for shifts alone.
     """
@@ -88,7 +88,7 @@ class Continuous(Tuner):
         if scores is None and not measures:
             scores = jax.tree.map(jnp.zeros_like, path)
         elif scores is None:
-            # For a kernel that caches no scores, those of some draws are evaluated.
+            # If the kernel caches no scores, the scores of some draws are evaluated.
             more = max(1, len(jax.tree.leaves(path)[0][0]) // rule.MEASURED_DRAWS)
             path = jax.tree.map(lambda x: x[:, ::-1][:, ::more][:, ::-1], path)
             scores, spacing = scores_of(logdensity_fn, path), spacing * more
@@ -125,7 +125,7 @@ class Continuous(Tuner):
         return self.recipe.build(logdensity_fn, **whole(parameters), **self._options, **repellence)
 
     def features(self, state: RepelState, loop: Loop) -> Float[Array, " k"] | None:
-        """The active features, those of shifts first; only these if there are more than 128."""
+        """The active features, shifts first; only shifts if there are more than 128."""
         if self.form != "affine":
             return None
         linear, shifts = (

@@ -92,6 +92,7 @@ KERNELS = {
     "nuts": Recipe(builders.nuts, 0.8, pilot=blackjax.nuts, adapts_itself=True, **_BY_WINDOWS),
     "gwg": Recipe(builders.gwg, **_SITES),
     "dlp": Recipe(builders.dlp, tuned=("step_size", 0.5, rule.DLP_STEPS), **_TUNED),
+    "acs": Recipe(builders.acs, tuned=("step_size", 0.5, rule.DLP_STEPS), **_TUNED),
     "dlmc": Recipe(builders.dlmc, tuned=("step_size", 0.5, rule.DLMC_STEPS), **_TUNED),
     "path_auxiliary": Recipe(
         builders.path_auxiliary, tuned=("path_length", rule.PATH_START, (1.0, np.inf)), **_TUNED

@@ -9,6 +9,7 @@ from srmc_studies.cli.compare import (
     divergences,
     gallery,
     growth,
+    looped,
     multimodal,
     posteriors,
     streaming,
@@ -19,7 +20,7 @@ from srmc_studies.cli.train import train
 
 for comparison in (
     *(posteriors, multimodal, streaming, calibration, clock, gallery, growth),
-    *(coordinates, centred, divergences),
+    *(coordinates, centred, divergences, looped),
 ):
     bench.command()(comparison)
 

@@ -250,12 +250,16 @@ def gallery(
     runs: Annotated[int, typer.Option(min=2, help="Largest number of runs per model.")] = 12,
     traces: Annotated[int, typer.Option(min=1, help="Traces to improve per model.")] = 3,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time per model after which no other run begins.")
+        float, typer.Option(min=1, help="Processor time per model after which no run begins.")
     ] = 150.0,
     quick: Annotated[bool, typer.Option(help="One model, short runs in this process.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="A folder with a file per model; models in it are not rerun."),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="A folder for long runs and traces; those in it are not made again."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
 ) -> None:
@@ -278,6 +282,7 @@ def gallery(
         limits=Limits(runs=runs, seconds=seconds),
         traces=traces,
         quick=quick,
+        keep=keep,
         done=[json.loads(file.read_text()) for file in sorted(out.glob("*.json"))] if out else [],
         on_row=save,
     )
@@ -353,3 +358,20 @@ def divergences(
     found = measure(run, measurements.divergences_table, out)
     if page is not None:
         page.write_text(measurements.divergences_page(found))
+
+
+def looped(
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="One target, short runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A JSON file for the rows.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A Markdown file.")] = None,
+) -> None:
+    """Repelled MALA and HMC in plain and in learned coordinates."""
+    from srmc_studies.bench import looped as measurements
+
+    _check_page(page)
+    size = measurements.Size(seed=seed)
+    run = functools.partial(measurements.looped, size, quick=quick)
+    found = measure(run, measurements.looped_table, out)
+    if page is not None:
+        page.write_text(measurements.looped_page(found))

@@ -1,5 +1,7 @@
 """`srmc bench gallery`: models that a new user brings, at the defaults, beside long runs."""
 
+import contextlib
+import datetime
 import importlib.util
 import json
 import math
@@ -28,6 +30,7 @@ def gallery(
     limits: Limits = Limits(),  # noqa: B008 (it cannot change)
     traces: int = 3,
     quick: bool = False,
+    keep: Path | None = None,
     done: Sequence[Row] = (),
     on_progress: Callable[..., None] = lambda *args: None,
     on_row: Callable[[Row], None] = lambda row: None,
@@ -35,7 +38,8 @@ def gallery(
     """A row per model; those in `done` are taken as they are.
 
     Each call of a library, and each model, has a process of its own: PyTensor changes JAX's
-    precision for all. `quick` takes one model and short runs, in this process.
+    precision for all. `quick` takes one model and short runs, in this process. Long runs and
+    traces stay in the folder `keep`, and those that are there are not made again.
     """
     names = list(models or (QUICK if quick else MODELS))
     unknown = [name for name in names if name not in MODELS]
@@ -49,7 +53,7 @@ def gallery(
     for n, name in enumerate(names):
         on_progress("gallery", n, len(names), name)
         if name not in finished:
-            finished[name] = _quick(name) if quick else _whole(name, limits, traces)
+            finished[name] = _quick(name) if quick else _whole(name, limits, traces, keep)
             on_row(finished[name])
         rows.append(finished[name])
     on_progress("gallery", len(names), len(names), "")
@@ -73,24 +77,42 @@ def _about(name: str, size: Size) -> Row:
     return row | {"heavy": list(entry.heavy), "size": list(size), "told": []}
 
 
-def _whole(name: str, limits: Limits, traces: int) -> Row:
+def _whole(name: str, limits: Limits, traces: int, keep: Path | None) -> Row:
     """First calls, whose traces are improved afterwards, then long runs, and then the study."""
-    row, libraries = _about(name, SIZE), calls.usable(name)
-    first, failures = {}, []
-    with tempfile.TemporaryDirectory() as folder:
-        asked: dict[str, Any] = {"name": name, "size": SIZE, "folder": folder}
-        seeds = math.ceil(traces / (len(libraries) - 1))
-        for library in libraries:
-            call = asked | {"library": library, "seeds": seeds}
-            found, why = _child("calls", call, PATIENCE * limits.seconds)
-            first[library] = found or why
+    row, failures = _about(name, SIZE), []
+    with contextlib.ExitStack() as stack:
+        folder = str(keep / name) if keep else stack.enter_context(tempfile.TemporaryDirectory())
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        first = _first_calls(name, limits, traces, folder)
         for stage, precision in (("long", "1"), ("study", "0")):
-            part = asked | {"stage": stage, "limits": limits}
+            if stage == "long" and any(Path(folder).glob("*.long")):
+                continue
+            part = {"name": name, "size": SIZE, "folder": folder, "stage": stage, "limits": limits}
             found, why = _child("study", part, PATIENCE * limits.seconds, precision)
             row |= found
             if why:
                 failures.append({"call": stage, "kind": "failed", "text": why, "count": 1})
-    return row | {"told": row["told"] + failures, "first_call": first}
+    told = row["told"] + failures
+    return row | {"told": told, "first_call": first, "date": _today()}
+
+
+def _today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def _first_calls(name: str, limits: Limits, traces: int, folder: str) -> dict[str, Any]:
+    """What the first call of each library took, or why it failed; traces go to the folder."""
+    file = Path(folder) / "first_call.json"
+    first: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    libraries = calls.usable(name)
+    seeds = math.ceil(traces / (len(libraries) - 1))
+    for library in libraries:
+        if library not in first:
+            asked = {"name": name, "size": SIZE, "folder": folder, "library": library}
+            took, why = _child("calls", asked | {"seeds": seeds}, PATIENCE * limits.seconds)
+            first[library] = took | {"date": _today()} if took else why
+            file.write_text(json.dumps(first))
+    return first
 
 
 def _child(

@@ -82,11 +82,16 @@ def second_lines(rows: list[Row]) -> Lines:
     lines = [["model", *CALLS.values()]]
     for row in rows:
         found = [row["first_call"].get(library, NOTHING) for library in CALLS]
-        cells = [
-            s if isinstance(s, str) else f"{s['processor']:.0f} ({s['seconds']:.0f})" for s in found
-        ]
-        lines.append([row["model"], *cells])
+        lines.append([row["model"], *map(_seconds, found)])
     return lines
+
+
+def _seconds(took: Any) -> str:
+    """With a star if an earlier version was measured; or why the call failed."""
+    if isinstance(took, str):
+        return took
+    star = "" if "date" in took else "*"
+    return f"{took['processor']:.0f} ({took['seconds']:.0f}){star}"
 
 
 def gallery_table(rows: list[Row]) -> Table:
@@ -104,12 +109,15 @@ def gallery_table(rows: list[Row]) -> Table:
 
 
 def _about_lines(rows: list[Row]) -> Lines:
-    lines = [["model", "", "library", "coordinates", "compared", "runs", "long runs", "map"]]
+    lines = [
+        ["model", "", "library", "coordinates", "compared", "runs", "long runs", "map", "date"]
+    ]
     for row in rows:
         forms = "; ".join(f"{form} ({n})" for form, n in row.get("forms", {}).items())
         longer = f"{row['longer']}×" if "longer" in row else NOTHING
         counts = [str(row.get(key, NOTHING)) for key in ("coordinates", "compared", "runs")]
-        lines.append([row["model"], row["about"], row["library"], *counts, longer, forms])
+        date = row.get("date", NOTHING)
+        lines.append([row["model"], row["about"], row["library"], *counts, longer, forms, date])
     return lines
 
 
@@ -135,6 +143,7 @@ def gallery_page(rows: list[Row]) -> str:
         ),
         table(_about_lines(rows)),
         f"Not run: {', '.join(absent)}." if absent else "All models of the gallery were run.",
+        "Rows without a date, and seconds with a star, were measured with an earlier version.",
         "## Are the errors right?",
         "Root mean squares of z-scores over coordinates and seeds: the estimate minus that of the "
         "long runs, over the standard error of the difference. They should be 1. Values in bold "
