@@ -74,15 +74,19 @@ def growth_table(rows: list[Row]) -> Table:
 def growth_page(rows: list[Row]) -> str:
     """All of them as Markdown."""
     repeats = of_kind(rows, "time")[0]["repeats"]
+    of_rows = (
+        "In the line of rows, two draws of two chains are made of the posterior of a logistic "
+        f"regression with so many rows, d = {DIM}. "
+    )
+    has_rows = any(row["axis"] == "rows" for row in of_kind(rows, "time"))
     parts = [
         "# What grows how",
         "Made by `srmc bench growth`.",
         f"One size grows in each line. The others are {DRAWS} draws of {CHAINS} chains in {DIM} "
         "dimensions, of independent normal coordinates whose gradient costs next to nothing. "
         f"Sampling is BlackJAX's HMC with {LEAPFROGS} leapfrog steps, all chains in one program; "
-        "rebalancing is `srmc.rebalance` of independent draws with their scores. In the line of "
-        "rows, two draws of two chains are made of the posterior of a logistic regression with so "
-        f"many rows, d = {DIM}. Times are of the processor, of all threads, after a run that "
+        "rebalancing is `srmc.rebalance` of independent draws with their scores. "
+        f"{of_rows * has_rows}Times are of the processor, of all threads, after a run that "
         f"compiles; the least of {repeats}. A slope of 1 is a cost in proportion to the "
         "size; small sizes have a constant share, so the last decade tells more.",
         markdown(time_lines(rows)),

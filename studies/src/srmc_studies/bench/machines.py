@@ -108,7 +108,7 @@ def models_on_dask(size: Size) -> Row:
     from distributed import Client, LocalCluster
 
     models: dict[str, Any] = {
-        f"model-{n}": Partial(gumbels, at=float(n)) for n in range(size.models - 2)
+        f"model-{n}": Partial(gumbels, at=n / size.models) for n in range(size.models - 2)
     }
     models |= {"fails": f"{HERE}:fails", "kills": f"{HERE}:kills"}
     names = sorted(models, key=_place)  # the two are among the others
