@@ -90,7 +90,7 @@ class Errors:
         return None if self.scored is None else Fit.of(*self.scored)
 
     def _fits(self, base: Block) -> bool:
-        """Whether these are values at all draws whose features are known."""
+        """Whether these are values at all draws of which scores or residuals are known."""
         known = self.scored or self.residuals
         return known is not None and known[0].shape[:2] == base.shape[:2]
 
@@ -104,6 +104,16 @@ class Errors:
         if self._fit is None or not self._fits(base):
             return plain
         return self._fit.estimate(base, plain)
+
+    def share_left(self, base: Block, error: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """The squared error over that of plain draws, on a discrete space; 1 elsewhere.
+
+        So much less do events count there that were not seen: regressions make up for them.
+        """
+        if self.residuals is None:
+            return np.ones_like(error)
+        plain = plain_error(base)
+        return np.minimum(1.0, np.square(error / np.where(plain > 0, plain, np.inf)) + (plain <= 0))
 
     def of_mean(self, draws: Block, base: Block, functions: int = 1) -> Float[np.ndarray, " k"]:
         """The error of the mean over `draws`, which are `base` before they were moved.
