@@ -23,6 +23,7 @@ import pytest
 
 from srmc._extras import import_arviz
 
+FLAGS = os.environ.get("XLA_FLAGS", "")
 import_arviz()  # before PyMC does, in whose hands ArviZ's stamp of the day can fail
 
 collect_ignore = ["tests/dist.py"]  # a script for an installed package
@@ -90,6 +91,7 @@ def _forget():
 
 @pytest.fixture(autouse=True)
 def _strict():
+    os.environ["XLA_FLAGS"] = FLAGS  # PyMC's JAX samplers ask for 100 devices, in children too
     with jax.numpy_rank_promotion("raise"):
         yield
 

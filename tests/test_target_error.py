@@ -73,9 +73,8 @@ def test_looks_double_up_to_the_last_one():
     assert looks(plan(), 100, dim=2) == (100, 200, 400, 800, 1600, 3200, 6400)
     assert looks(plan(num_samples=500), 100, dim=2) == (100, 200, 400, 500)
     assert looks(plan(num_samples=100), 100, dim=2) == (100,)
-    # Draws that would not fit into memory are not rebalanced; nor are few draws of many sites.
-    assert looks(plan(), 100, dim=10_000)[-1] == 1600
-    assert looks(plan(space=srmc.Binary(), kernel="gwg"), 100, dim=100)[0] == 400
+    assert looks(plan(), 100, dim=10_000)[-1] == 1600  # more draws do not fit into memory
+    assert looks(plan(space=srmc.Binary(), kernel="gwg"), 100, dim=100)[0] == 100
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def _moves(
     if density is not None:
         before, after = back(x), back(x + moves)
         left = is_outside(density, before, after)
-        if has_edge(density, before, after, np.flatnonzero(left)):
+        if np.all(left) or has_edge(density, before, after, np.flatnonzero(left)):
             why = f"the support has an edge within reach: {np.sum(left)} moves would leave it"
             return none, nothing(why, stayed=lost)
         moves[left], usable = 0.0, usable & ~left

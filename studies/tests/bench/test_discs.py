@@ -19,7 +19,6 @@ def test_the_quick_study_prints_a_table_and_makes_a_page(tmp_path):
     for row in json.loads(rows.read_text()):
         assert row["evaluations"][0] == row["steps"]
         assert row["discs"] > 1
-        assert row["mean"]["reference"] > 10 * row["mean"]["sizes"][0]
         assert max(row["mean"]["bias"]) < 5
         assert f"| ising-8x8 | {row['kernel']} |" in page.read_text()
 
