@@ -99,7 +99,7 @@ def _with_error(row: Any, column: str) -> str:
     if error is None or not np.isfinite(error) or error <= 0:
         return _plain_number(value)
     digits = int(1 - np.floor(np.log10(error)))
-    if not 0 <= digits <= 6:
+    if not 0 <= digits <= 9:
         return f"{value:.4g} ± {error:.1g}".replace("-", "\N{MINUS SIGN}")
     return f"{value:,.{digits}f} ± {error:.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
