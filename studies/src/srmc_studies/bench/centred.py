@@ -64,7 +64,7 @@ def centred(
     Two stretches of warm-up are pilots, from each of which coordinates are learned. A data set
     whose pilots show no need of them stays in its own coordinates.
     """
-    size = Size(20, 200, 200) if quick else size or Size()
+    size = Size(6, 200, 200) if quick else size or Size()
     with jax.enable_x64(True):
         model = centred_hierarchy()
         keys = jax.random.split(jax.random.key(seed), 6)
