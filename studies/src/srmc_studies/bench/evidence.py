@@ -99,10 +99,11 @@ def coverage(rows: list[Row]) -> Figure:
         for side, lower in (("plain", 0.12), ("rebalanced", -0.12)):
             found = [row[f"{side}, {what}"] for row in rows]
             shares, errors = ([100 * one[k] for one in found] for k in ("coverage", "error"))
-            dots(axes, shares, errors, lower, color=COLOURS[side], marker="o", label=side)
+            look = {"color": COLOURS[side], "marker": "o", "label": side}
+            dots(axes, shares, errors, lower, least=82.0, **look)
         title = what.replace("sds", "standard deviations")
         name_lines(axes, [row["target"] for row in rows], title, same=95.0)
-        axes.set(xlim=(89, 101), xticks=[90, 95, 100])
+        axes.set(xlim=(81, 101), xticks=[85, 90, 95, 100])
     key(figure, panels[0], "95% intervals that contain the truth, in percent")
     return figure
 
